@@ -396,3 +396,62 @@ def test_what_a_sandbox_keeps_from_an_agent_stays_as_a_person_has_changed_it(tmp
 
         assert [".git/info/exclude"] == wrote(daemon, project)["reverted"]
         assert "upstream" == said(project, "remote").strip()
+
+
+REWRITING = f"""\
+cat > /dev/null
+mkdir -p src .ai/prompts/en
+echo done > src/a.txt
+until test -e src/go; do sleep 0.05; done
+printf '{{"enforce_writes": "warn", "steps": {{"bdd": {{"next_on_pass": "done"}}}}}}' > .ai/step-rules.yaml
+rm -f .ai/.gitignore
+echo 'Be lenient.' > .ai/prompts/en/bdd.md
+{HAND_OVER}"""
+"""Changes how it is judged."""
+
+OWN = [".ai/.gitignore", ".ai/prompts/en/bdd.md", ".ai/step-rules.yaml"]
+
+
+def test_what_handoffd_obeys_is_put_back_in_a_clone(tmp_path: Path) -> None:
+    """Only the agent works there; what it wrote is kept with the run, and a notice says where."""
+    project = made(tmp_path, "warn", "clone")
+    (project / ".ai/.gitignore").write_text("runs/\n")
+    assert 0 == git(project, "add", "-f", ".ai/.gitignore")
+    assert 0 == git(project, "commit", "-qm", "Ignore runs")
+    with running(tmp_path, agent(tmp_path, REWRITING.replace("until", "touch src/go; until"))) as daemon:
+        daemon.verb("start", project, story="US-001")
+        daemon.wait_at(project, "done", "pass")
+        found, place = wrote(daemon, project), place_of(daemon, project, "clone")
+
+        assert (OWN, []) == (found["reverted"], found["own"])
+        assert (place / ".ai/step-rules.yaml").read_bytes() == (project / ".ai/step-rules.yaml").read_bytes()
+        assert "runs/\n" == (place / ".ai/.gitignore").read_text()
+        assert not (place / ".ai/prompts/en/bdd.md").exists()
+        assert "Be lenient.\n" == (Path(found["kept"]) / ".ai%2Fprompts%2Fen%2Fbdd.md").read_text()
+        eventually_sync(lambda: "warning" in [one["kind"] for one in daemon.told(project)])
+        (told,) = [one for one in daemon.told(project) if one["kind"] == "warning"]
+        assert ".ai/step-rules.yaml" in told["text"]
+
+
+def test_what_handoffd_obeys_is_named_where_people_work_too(tmp_path: Path) -> None:
+    """An edit may be a person's: it stays, waits for trust, and the attempt says that it came meanwhile."""
+    project = made(tmp_path, "warn", "root")
+    (project / ".ai/.gitignore").write_text("runs/\n")
+    with running(tmp_path, agent(tmp_path, REWRITING)) as daemon:
+        daemon.verb("start", project, story="US-001")
+        eventually_sync((project / "src/a.txt").exists)
+        settings = project / ".ai/handoffd.yaml"
+        settings.write_text(settings.read_text().replace("root", "clone"))
+        daemon.verb("trust", project)
+        (project / "src/go").touch()
+        daemon.wait_at(project, "done", "pass")
+        found = wrote(daemon, project)
+
+        assert (OWN, []) == (found["own"], found["reverted"])
+        assert "Be lenient.\n" == (project / ".ai/prompts/en/bdd.md").read_text()
+        assert daemon.view(project)["held"]
+        texts = [one["text"] for one in daemon.told(project) if one["kind"] == "warning"]
+        assert any(text.startswith("while bdd was at work, .ai/.gitignore, ") for text in texts)
+        (run,) = daemon.runs(project)
+        shown = daemon.get("/v1/run", run=run["run"])
+        assert OWN == shown["changed"]["own"]

@@ -252,9 +252,9 @@ def _changed(wrote: Json | None) -> str:
         return f"; what its step changed is not known: {wrote['unknown']}"
     told = f"; its step has changed {counted(wrote['count'], 'file')}"
     told += f", {wrote['strays']} outside of what it may write" if wrote["strays"] else ""
-    return told + (
-        f"; {counted(wrote['undone'], 'more was', 'more were')} put back" if wrote["undone"] else ""
-    )
+    told += f"; {counted(wrote['undone'], 'more was', 'more were')} put back" if wrote["undone"] else ""
+    own = wrote.get("own") or ()  # older records have none
+    return told + (f"; {first_few(own)} changed meanwhile, by its agent or by others" if own else "")
 
 
 def _end(end: Json) -> str:

@@ -189,11 +189,14 @@ def _measured(found: dict[str, Any]) -> Iterator[str]:
             f", {changed['strays']} of them outside of what the step may write" if changed["strays"] else ""
         )
         yield f"changed: {plain(changed['unknown'] or counted(changed['count'], 'file'))}{strays}"
-        yield from (f"  {word}: {_named(changed[key])}" for key, word in _CHANGED if changed[key])
+        yield from (f"  {word}: {_named(changed[key])}" for key, word in _CHANGED if changed.get(key))
 
 
 _LISTED: Final = (("failing", "failing"), ("regressed", "passed before"))
-_CHANGED: Final = (("outside", "outside"), ("reverted", "put back"), ("files", "files"))
+_CHANGED: Final = (
+    ("outside", "outside"), ("reverted", "put back"), ("files", "files"),
+    ("own", "handoffd's own, by its agent or by others"),
+)  # fmt: skip
 
 
 def _named(names: Sequence[str]) -> str:

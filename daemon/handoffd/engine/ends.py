@@ -22,6 +22,7 @@ from handoffd.engine.decision import (
     Decision,
     Ground,
     NeedsHuman,
+    Notify,
     Situation,
     StopTree,
     TimedOut,
@@ -59,7 +60,7 @@ from handoffd.engine.run import (
     with_line,
 )
 from handoffd.engine.track import Asking, Fault, Phase, Standby, StopReason, Track
-from handoffd.engine.wording import command, limit_in_words, time_in_words, until_words
+from handoffd.engine.wording import command, counted, first_few, limit_in_words, time_in_words, until_words
 from handoffd.protocol.state import Status
 
 
@@ -403,6 +404,22 @@ def _free(end: AnyEnd, repeats: int) -> Ground:
 def _row(end: AnyEnd) -> Ground:
     """Return the row of the table that says what follows from an end."""
     return ground(f"ends.{end}", POLICIES[end].then)
+
+
+# --- what an attempt was not to change ----------------------------------------------------------------
+def told_of_undone(track: Track, step: str) -> tuple[Notify, ...]:
+    """Return the notices about files that were put back, and about handoffd's own that were not."""
+    wrote, told = track.ledger.wrote, list[Notify]()
+    if wrote is not None and wrote.undone:
+        what = counted(wrote.undone, "file was", "files were")
+        text = f"{what} put back that {step} may not write: {first_few(wrote.reverted, count=wrote.undone)}"
+        why = f"as {step} left them, they are in {wrote.kept}"
+        told.append(notice(track, "warning", text, why=why, action=command("snapshots")))
+    if wrote is not None and wrote.own:
+        text = f"while {step} was at work, {first_few(wrote.own)} changed"
+        why = "its agent or others did that: look at it before you trust an edit"
+        told.append(notice(track, "warning", text, why=why, action=command("status")))
+    return tuple(told)
 
 
 # --- notices that reached no person -------------------------------------------------------------------

@@ -18,18 +18,16 @@ from msgspec.structs import replace
 from handoffd.engine.decision import (
     Decision,
     Ground,
-    Notify,
     RunChecks,
     Situation,
     accept,
     ask_human,
     ground,
-    notice,
     open_gate,
     refuse,
     row,
 )
-from handoffd.engine.ends import abort_ordered, asked_again, spared, timed_out
+from handoffd.engine.ends import abort_ordered, asked_again, spared, timed_out, told_of_undone
 from handoffd.engine.events import (
     ChecksFinished,
     ExecutorExited,
@@ -67,7 +65,7 @@ from handoffd.engine.track import (
     StopReason,
     Track,
 )
-from handoffd.engine.wording import checks_in_words, command, counted, first_few, shortened, strays_in_words
+from handoffd.engine.wording import checks_in_words, counted, first_few, shortened, strays_in_words
 from handoffd.protocol.handoff import Found, Handoff, Malformed, Reading, Stale
 from handoffd.protocol.rules import Commands, Expectation, Rule, commands_of, dotted
 from handoffd.protocol.state import Reason, Status, TestCounts
@@ -328,7 +326,7 @@ def conclude(situation: Situation, verdict: Verdict) -> Decision:
             why=verdict.why,
         )
     message = f"{state.step} attempt {state.attempt}: {verdict.status}"
-    undone = _told_of_undone(track, state.step)
+    undone = told_of_undone(track, state.step)
     if passed and situation.dispatch.keeps_gate and situation.at_gate:
         gate = open_gate(situation.at(track), keeps_gate=True)
         return replace(gate, why=f"{message}, {verdict.why}; {gate.why} since it was begun").also(*undone)
@@ -455,17 +453,6 @@ def _scope_of(situation: Situation) -> tuple[Ground, ...]:
     wrote, step = situation.ledger.wrote, situation.state.step
     found = is_known(wrote) and (wrote.strays or wrote.undone)
     return (row(step, "enforce_writes", situation.rule.enforce_writes),) if found else ()
-
-
-def _told_of_undone(track: Track, step: str) -> tuple[Notify, ...]:
-    """Return the notice about files that were put back; their contents are where it says."""
-    wrote = track.ledger.wrote
-    if wrote is None or not wrote.undone:
-        return ()
-    what = counted(wrote.undone, "file was", "files were")
-    text = f"{what} put back that {step} may not write: {first_few(wrote.reverted, count=wrote.undone)}"
-    why = f"as {step} left them, they are in {wrote.kept}"
-    return (notice(track, "warning", text, why=why, action=command("snapshots")),)
 
 
 def _claimed_tests(claim: Handoff) -> TestCounts | None:

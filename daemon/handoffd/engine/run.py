@@ -449,6 +449,8 @@ class Wrote(Struct, frozen=True, kw_only=True):
     """Whether others could write there, too: what they changed meanwhile is among it."""
     unknown: str | None = None
     """Why none of this is known."""
+    own: tuple[str, ...] = ()
+    """Files of handoffd's own that were changed meanwhile, by its agent or by others, and that stay so."""
 
 
 class SameEnds(Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -277,7 +277,7 @@ _MOST_OBEYED, _LARGEST_OBEYED, _MOST_INNER = 500, 1024 * 1024, 100
 
 
 class Obeyed(Struct, frozen=True, array_like=True):
-    """A file that git obeys: its mode and what it holds, of a link where it leads."""
+    """A file that git or handoffd obeys: its mode and what it holds, of a link where it leads."""
 
     mode: int
     content: bytes
@@ -286,16 +286,23 @@ class Obeyed(Struct, frozen=True, array_like=True):
 def obeyed_in(repository: Repository) -> dict[str, Obeyed]:
     """Return the files that git obeys in a repository, by their path from its own folder. Blocks.
 
-    Its submodules and other worktrees count, too, as far as git keeps them in that folder. Large ones and
-    samples of hooks are left out; links are not followed.
+    Its submodules and other worktrees count, too, as far as git keeps them in that folder.
+    """
+    inner = islice(_inner_folders(repository.folder), _MOST_INNER)
+    return files_at(repository.folder, [*(f"{one}/{name}" for one in inner for name in _OBEYED), *_OBEYED])
+
+
+def files_at(folder: str, paths: Sequence[str]) -> dict[str, Obeyed]:
+    """Return the files at paths from a folder, also below them. Blocks.
+
+    Large ones and samples of hooks are left out; links are not followed.
     """
     found: dict[str, Obeyed] = {}
-    inner = islice(_inner_folders(repository.folder), _MOST_INNER)
-    pending = [*(f"{folder}/{name}" for folder in inner for name in _OBEYED), *_OBEYED]
+    pending = [*paths]
     while pending and len(found) < _MOST_OBEYED:
         path = pending.pop()
         with suppress(OSError):
-            place = os.path.join(repository.folder, path)
+            place = os.path.join(folder, path)
             status = os.lstat(place)
             if stat.S_ISDIR(status.st_mode):
                 pending += [f"{path}/{name}" for name in os.listdir(place) if not name.endswith(".sample")]
@@ -339,12 +346,12 @@ def _inner_folder(path: str) -> str:
     return inner["folder"] if inner else ""
 
 
-def obey_again(repository: Repository, path: str, was: Obeyed | None) -> None:
-    """Have a file that git obeys as it was, None: gone; a link in place of one of its folders goes, too.
+def obey_again(folder: str, path: str, was: Obeyed | None) -> None:
+    """Have a file as it was, None: gone; a link in place of one of its folders goes, too.
 
-    Raises OSError.
+    `path` is from `folder`. Raises OSError.
     """
-    place, parts = repository.folder, path.split("/")
+    place, parts = folder, path.split("/")
     for part in parts:
         place = os.path.join(place, part)
         is_folder = os.path.isdir(place) and not os.path.islink(place)

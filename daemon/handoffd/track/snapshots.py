@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from handoffd.engine.decision import Decision, Refusal
 from handoffd.engine.events import Event, RolledBack
 from handoffd.engine.run import Wrote
-from handoffd.engine.track import BroughtBack, StopReason, Track, TrackKey
+from handoffd.engine.track import BroughtBack, StopReason, Track, TrackKey, Workspace
 from handoffd.engine.wording import command_for, first_few, shortened
 from handoffd.errors import Refused, StoreError
 from handoffd.execute.base import EXIT
@@ -53,12 +53,14 @@ from handoffd.git.repository import (
     NO_REPOSITORY,
     Obeyed,
     disobeyed,
+    files_at,
     obey_again,
     obeyed_in,
     repository_at,
 )
 from handoffd.git.snapshots import RESTORE_LIMIT_S, Comparison, Measured, Snapshots
-from handoffd.git.worktree import FIRST_LIMIT_S, LIMIT_S, Worktree, shadow_of
+from handoffd.git.worktree import FIRST_LIMIT_S, LIMIT_S, Worktree, shadow_of, top_of_clone
+from handoffd.inspection.own_files import RULES, SETTINGS
 from handoffd.protocol.rules import Rule, RuleBook, outside
 from handoffd.protocol.story import expand
 from handoffd.track.reach import Reach
@@ -153,16 +155,26 @@ class TrackSnapshots:
         if rule is None or dispatch is None or not ledger.automatic or dispatch.stop is StopReason.ABORT:
             return None
 
+        trusted = await self._trusted()
+
         def work() -> Wrote:
             undone = self._obey_again(track, run_dir)  # first: lists of ignored files are among it
-            return _with_obeyed(self._found(track, rule, run_dir), undone, run_dir)
+            own, left = self._own_again(track, run_dir, trusted)
+            try:
+                found = self._found(track, rule, run_dir)
+            except StoreError as error:
+                found = self._unmeasured(dispatch.id, error)
+            return _with_obeyed(replace(found, own=left), (*undone, *own), run_dir)
 
         await self._note_others(track, anew=False)  # one that began under an earlier release
         try:
             return await self._making.asked(work, FIRST_LIMIT_S + RESTORE_LIMIT_S + 5)
         except StoreError as error:
-            log.warning("scope not measured", project=self._key.project, run=dispatch.id, error=error.message)
-            return Wrote(unknown=error.message)
+            return self._unmeasured(dispatch.id, error)
+
+    def _unmeasured(self, run: str, error: StoreError) -> Wrote:
+        log.warning("scope not measured", project=self._key.project, run=run, error=error.message)
+        return Wrote(unknown=error.message)
 
     def _found(self, track: Track, rule: Rule, run_dir: Path) -> Wrote:
         dispatch, shared = track.ledger.dispatch, track.works_in(self._key.project).kind == "root"
@@ -236,9 +248,9 @@ class TrackSnapshots:
         """Note what hooks, settings and lists of a repository are where an attempt begins."""
         dispatch = track.ledger.dispatch
         if dispatch is not None:
-            folder, run_dir = track.works_in(self._key.project).folder, self._services.run_dir(dispatch.id)
+            where, run_dir = track.works_in(self._key.project), self._services.run_dir(dispatch.id)
             with suppress(StoreError):
-                await self._making.asked(partial(_noted, folder, run_dir), LIMIT_S)
+                await self._making.asked(partial(_noted, where, run_dir), LIMIT_S)
 
     def _obey_again(self, track: Track, run_dir: Path) -> tuple[str, ...]:
         """Undo what an attempt has changed of these; return the names, also what a crash has cut off."""
@@ -249,19 +261,42 @@ class TrackSnapshots:
                 Worktree(where.folder, self._services.settings.state_dir, self._services.environment).repair()
             repository = repository_at(where.folder)
             now, kept_from = obeyed_in(repository), _out_of_reach(run_dir)
-            changed = disobeyed(was, now)
-            (run_dir / _UNDONE).mkdir(mode=0o700, exist_ok=True)
-            for path in (one for one in changed if one.partition("/")[0] not in kept_from):
-                place = os.path.join(repository.folder, path)
-                if os.path.lexists(place) and os.lstat(place).st_ctime_ns > _left_at(run_dir):
-                    continue  # by others, after the attempt
-                with suppress(StoreError):  # its name may be too long
-                    content = now[path].content if path in now else b""
-                    replace_text(run_dir / _UNDONE / quote(path, safe=""), content)
-                obey_again(repository, path, was.get(path))
-        with suppress(OSError):
-            return tuple(sorted(f".git/{unquote(name)}" for name in os.listdir(run_dir / _UNDONE)))
+            for path in disobeyed(was, now):
+                if path.partition("/")[0] in kept_from or _is_later(repository.folder, path, run_dir):
+                    continue
+                _undo(run_dir, repository.folder, path, was.get(path), now.get(path))
+        return tuple(f".git/{name}" for name in _undone_in(run_dir, own=False))
+
+    # --- handoffd's own files -------------------------------------------------------------------
+    async def _trusted(self) -> Collection[str]:
+        """Return the texts of the project's own files that a person has trusted last."""
+        with suppress(StoreError):
+            return {*(await self._services.journal.trusted(self._key.project))[self._key.project].values()}
         return ()
+
+    def _own_again(
+        self, track: Track, run_dir: Path, trusted: Collection[str]
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Undo what an attempt has changed of handoffd's own files in its clone; return the names.
+
+        In the project's own folder people edit them while agents work, and nothing tells these edits from an
+        agent's: there they stay, and are the second of what is returned, unless a person has trusted them.
+        """
+        was, where = _owned(run_dir), track.works_in(self._key.project)
+        if was is None:
+            return (), ()
+        now = _own_in(where)
+        changed = [path for path in disobeyed(was, now) if not _is_later(where.folder, path, run_dir)]
+        if where.kind != "clone":
+            texts = {path: now[path].content.decode("utf-8", "replace") for path in changed if path in now}
+            return (), tuple(path for path in changed if texts.get(path) not in trusted)
+        with suppress(OSError):
+            top = top_of_clone(where.folder, self._services.settings.state_dir) or where.folder
+            merged = self._merged(track) if changed else frozenset()
+            for path in changed:
+                if os.fsencode(os.path.relpath(os.path.join(where.folder, path), top)) not in merged:
+                    _undo(run_dir, where.folder, path, was.get(path), now.get(path))
+        return _undone_in(run_dir, own=True), ()
 
     # --- without a repository --------------------------------------------------------------------
     async def _stamp(self, track: Track) -> None:
@@ -390,12 +425,51 @@ def keep_snapshots(clone: Clone, services: Services) -> None:
 MOST_NAMED = 200
 """Files that are named of one step's."""
 _LONGEST = 300
-_UNDOING, _GIT, _UNDONE = "wrote.json", "git.json", "undone"
+_UNDOING, _GIT, _UNDONE, _OWNED = "wrote.json", "git.json", "undone", "own.json"
+_OWN_OF_PEOPLE = (SETTINGS, RULES, ".ai/.gitignore", ".ai/prompts")
+_OWN = (*_OWN_OF_PEOPLE, ".ai/STATE.json", ".ai/states")
+"""In a clone also what the daemon writes in the project's own folder, and shows again there at once."""
 
 
-def _noted(folder: str, run_dir: Path) -> None:
+def _noted(where: Workspace, run_dir: Path) -> None:
     run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    replace_text(run_dir / _GIT, msgspec.json.encode(obeyed_in(repository_at(folder))), durable=False)
+    replace_text(run_dir / _OWNED, msgspec.json.encode(_own_in(where)), durable=False)
+    obeyed = obeyed_in(repository_at(where.folder))
+    replace_text(run_dir / _GIT, msgspec.json.encode(obeyed), durable=False)
+
+
+def _own_in(where: Workspace) -> dict[str, Obeyed]:
+    """Return handoffd's own files in a workspace, as far as no step and no daemon writes them there."""
+    return files_at(where.folder, _OWN if where.kind == "clone" else _OWN_OF_PEOPLE)
+
+
+def _owned(run_dir: Path) -> dict[str, Obeyed] | None:
+    with suppress(OSError, msgspec.DecodeError):
+        return msgspec.json.decode((run_dir / _OWNED).read_bytes(), type=dict[str, Obeyed])
+    return None
+
+
+def _is_later(folder: str, path: str, run_dir: Path) -> bool:
+    """Return whether a file was changed by others, after the attempt."""
+    place = os.path.join(folder, path)
+    return os.path.lexists(place) and os.lstat(place).st_ctime_ns > _left_at(run_dir)
+
+
+def _undo(run_dir: Path, folder: str, path: str, was: Obeyed | None, now: Obeyed | None) -> None:
+    """Have a file as it was, and keep with the run what the attempt has left. Raises OSError."""
+    (run_dir / _UNDONE).mkdir(mode=0o700, exist_ok=True)
+    with suppress(StoreError):  # its name may be too long
+        content = now.content if now is not None else b""
+        replace_text(run_dir / _UNDONE / quote(path, safe=""), content)
+    obey_again(folder, path, was)
+
+
+def _undone_in(run_dir: Path, *, own: bool) -> tuple[str, ...]:
+    """Return what was undone of an attempt, also what a crash has cut off: of `own` files, or of git's."""
+    with suppress(OSError):
+        names = map(unquote, os.listdir(run_dir / _UNDONE))
+        return tuple(sorted(name for name in names if name.startswith(".ai/") is own))
+    return ()
 
 
 def _out_of_reach(run_dir: Path) -> Sequence[str]:

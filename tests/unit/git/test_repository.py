@@ -117,7 +117,7 @@ def test_what_git_obeys_is_as_it_was_again(repository: Path, tmp_path: Path) -> 
 
     now = obeyed_in(repository_at(str(repository)))
     for path in disobeyed(before, now):
-        obey_again(repository_at(str(repository)), path, before.get(path))
+        obey_again(repository_at(str(repository)).folder, path, before.get(path))
 
     assert before == obeyed_in(repository_at(str(repository)))
     assert "*.log\n" == (folder / "info/exclude").read_text()
@@ -144,6 +144,6 @@ def test_what_git_obeys_in_a_submodule_is_as_it_was_again(repository: Path, tmp_
     changed = disobeyed(before, obeyed_in(repository_at(str(repository))))
     assert ("modules/libs/tax/hooks/pre-commit", "modules/libs/tax/modules/deep/config") == changed
     for path in changed:
-        obey_again(repository_at(str(repository)), path, before.get(path))
+        obey_again(repository_at(str(repository)).folder, path, before.get(path))
     assert "[core]\n" == (inner / "modules/deep/config").read_text()
     assert not (inner / "hooks/pre-commit").exists()
