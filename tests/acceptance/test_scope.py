@@ -219,6 +219,39 @@ def test_what_an_earlier_attempt_of_the_step_has_changed_counts(tmp_path: Path, 
         assert ["docs/tracked.md"] == wrote(daemon, project)["outside"]
 
 
+CHECKED = f"""\
+cat > /dev/null
+mkdir -p src
+echo done >> src/a.txt
+{HAND_OVER}"""
+STRAYING_LATER = f"test ! -e again || echo more >> docs/tracked.md\n{CHECKED}"
+
+
+@pytest.mark.parametrize("strays", [False, True])
+@KINDS
+def test_what_the_checks_of_an_attempt_write_is_not_the_next_one_s(
+    tmp_path: Path, kind: str, strays: bool
+) -> None:
+    """A report of coverage, say; what its agent writes where it may not is found all the same."""
+    project = made(tmp_path, "fail", kind)
+    table = json.loads((project / ".ai/step-rules.yaml").read_text())
+    wanted = "again" if strays else "src/a.txt"
+    check = f"echo covered >> coverage.out; touch again; rm -f docs/gone.md; grep -c done {wanted} | grep 2"
+    table["steps"]["bdd"] |= {"max_attempts": 2, "post_check": check}
+    (project / ".ai/step-rules.yaml").write_text(json.dumps(table))
+    with running(tmp_path, agent(tmp_path, STRAYING_LATER if strays else CHECKED)) as daemon:
+        daemon.verb("start", project, story="US-001")
+        if strays:
+            daemon.wait_at(project, "bdd", "needs_human")
+            assert "scope_warning" == state_of(project)["reason"]
+            assert ["docs/tracked.md"] == wrote(daemon, project)["outside"]
+        else:
+            daemon.wait_at(project, "done", "pass")
+        assert 2 == len(daemon.runs(project))
+        outside = ["docs/tracked.md"] if strays else []
+        assert sorted([*outside, "src/a.txt"]) == sorted(wrote(daemon, project)["files"])
+
+
 INNER = f"""\
 cat > /dev/null
 echo more >> lib/code.c

@@ -68,6 +68,8 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     """None: it could not be made."""
     beside: Mapping[str, str] | None = None
     """What the commit is without, and what tells its state from others; None: that is not known."""
+    left: str | None = None
+    """The tree as the attempt left it, before its checks, which may write files, too; None: not known."""
     files: int | None = None
     """How many files differ from the one before; None: it is the first, or that is not known."""
 

@@ -72,8 +72,8 @@ class Snapshots:
 
     # --- making one ------------------------------------------------------------------------------
     @disk_faults()
-    def take(self, label: Label) -> Snapshot:
-        """Keep the files as they are now.
+    def take(self, label: Label, left: str | None = None) -> Snapshot:
+        """Keep the files as they are now; `left` is the tree that an attempt left before its checks.
 
         What was kept of the same before stays. Raises StoreError: NO_REPOSITORY, GIT_TOO_SLOW, or GIT_FAILED
         with the reason; it is noted as missing.
@@ -83,7 +83,7 @@ class Snapshots:
                 if (known := made_before(label, of_this_life(self.all(label.story)))) is not None:
                     return known
                 tree = self._worktree.tree(repository, git)
-                return self._kept(repository, git, label, tree, self._worktree.beside(repository, git))
+                return self._kept(repository, git, label, tree, self._worktree.beside(repository, git), left)
         except StoreError:
             with suppress(StoreError):
                 self.miss(label)
@@ -104,6 +104,7 @@ class Snapshots:
         label: Label,
         tree: str,
         beside: Mapping[str, str] | None = None,
+        left: str | None = None,
     ) -> Snapshot:
         """Make a tree of the files a commit, and a ref of it."""
         head = repository.head()
@@ -116,6 +117,7 @@ class Snapshots:
             ref=f"{_prefix(repository, label.story)}{as_part(name)}",
             commit=told.decode().strip(),
             beside=beside,
+            left=left,
         )
         # Not by git, which would follow a ref that an agent made a link to a branch.
         write_project_file(Path(repository.common), made.ref, f"{made.commit}\n", durable=git.durable)
@@ -206,8 +208,8 @@ class Snapshots:
     def measured(self, story: str | None, step: str, *, durable: bool) -> Measured | None:
         """Return what a step has changed since it was entered; None where the files were not kept then.
 
-        What others have changed between its attempts is left out. `durable`: what is found survives a power
-        cut. Raises StoreError like `take`.
+        What others, and the checks of its attempts, have changed between these is left out. `durable`: what
+        is found survives a power cut. Raises StoreError like `take`.
         """
         since = since_entered(of_this_life(self.all(story)), step)
         if not since:
@@ -234,12 +236,12 @@ class Snapshots:
         if last is None or last.commit is None or not since:
             return None
         with self._worktree.opened(self._worktree.limit_s) as (repository, git):
-            return frozenset(self._changed_since(repository, git, since, last.commit))
+            return frozenset(self._changed_since(repository, git, since, _end_of(git, last)))
 
     def _changed_since(
         self, repository: Repository, git: Git, since: Sequence[Snapshot], now: str
     ) -> list[bytes]:
-        mine = None if len(since) == 1 else _by_attempts(git, since, now)[0]
+        mine = None if len(since) == 1 else _by_agents(git, since, now)
         is_ours = self._worktree.ours(repository)
         return [
             one.path
@@ -273,7 +275,7 @@ class Snapshots:
                 reached("before_put_back")
                 git.run("read-tree", "-m", "-u", now, self._meant(git, now, meant))
                 reached("after_put_back")
-            return PutBack(ref=before.ref, stay=stay)
+            return PutBack(ref=before.ref, stay=stay, tree=self._worktree.tree(repository, git))
 
     # --- looking, and cleaning up ----------------------------------------------------------------
     def all(self, story: str | None = "") -> tuple[Snapshot, ...]:
@@ -387,6 +389,8 @@ class PutBack(NamedTuple):
     """The snapshot that has them as they were until then."""
     stay: Mapping[bytes, str]
     """The ones that were left as they are, and why."""
+    tree: str
+    """The files as they are now."""
 
 
 class Difference(NamedTuple):
@@ -454,6 +458,24 @@ def _by_attempts(git: Git, since: Sequence[Snapshot], now: str) -> tuple[set[byt
         changed = _changes(git, before.commit or "", after.commit or "")
         (theirs if after.label.run is None else mine).update(one.path for one in changed)
     return mine, theirs
+
+
+def _by_agents(git: Git, since: Sequence[Snapshot], now: str) -> set[bytes]:
+    """Return the paths that attempts have changed before their checks began, also the one that just ended."""
+    mine = {one.path for one in _changes(git, since[-1].commit or "", now)}
+    for before, after in pairwise(since):
+        if after.label.run is not None:
+            mine.update(one.path for one in _changes(git, before.commit or "", _end_of(git, after)))
+    return mine
+
+
+def _end_of(git: Git, attempt: Snapshot) -> str:
+    """Return the files as an attempt left them, before its checks.
+
+    No ref keeps that tree: git may have removed it where a story rested for weeks.
+    """
+    known = attempt.left is not None and git.is_so("cat-file", "-e", attempt.left)
+    return (attempt.left if known else attempt.commit) or ""
 
 
 def _staying(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -129,8 +129,15 @@ class TrackSnapshots:
         """Make a snapshot; return what is wrong with it, if something is."""
         snapshots = self._snapshots(track)
         what = f"the files that {label.step} left" if label.numbered else "the present files"
+        left_in = self._services.run_dir(label.run) / _LEFT if label.run is not None else None
+
+        def work() -> Snapshot:
+            with suppress(OSError):
+                return snapshots.take(label, left_in.read_text() if left_in is not None else None)
+            return snapshots.take(label)
+
         try:
-            made = await self._making.asked(partial(snapshots.take, label), FIRST_LIMIT_S + 5)
+            made = await self._making.asked(work, FIRST_LIMIT_S + 5)
         except StoreError as error:
             self._unkept = error.code == NO_REPOSITORY
             if self._unkept:
@@ -189,6 +196,7 @@ class TrackSnapshots:
                 raise
         if found is None:
             return self._by_stamps(track, rule, shared=shared)
+        replace_text(run_dir / _LEFT, found.tree, durable=False)
         names = _paths(found)
         strays = _strays(tuple(names), rule, dispatch.story)
         if strays and not shared:
@@ -221,6 +229,7 @@ class TrackSnapshots:
             back = self._snapshots(track).put_back(label, found, wanted, _left_at(run_dir))
         except StoreError as error:
             return replace(undoing.wrote, fault=error.message)
+        replace_text(run_dir / _LEFT, back.tree)
         why = dict.fromkeys(map(os.fsencode, found.beside), "no snapshot has it") | dict(back.stay)
         stay = [f"{name} ({why[paths[name]]})" for name in strays if paths[name] in why]
         undone = {name: None for name in strays if paths[name] not in why}
@@ -307,15 +316,18 @@ class TrackSnapshots:
             log.warning("files not noted", project=self._key.project, error=error.message)
 
     def _stamped(self, track: Track) -> None:
-        place, known = self._stamps(track)
-        if known is None or known.entry != _entry(track):
+        (place, known), entry = self._stamps(track), _entry(track)
+        again = known is not None and known.entry == entry
+        if again and (known is None or known.left is None):
+            return
+        try:
             folder = Path(track.works_in(self._key.project).folder)
-            try:
-                stamps = Stamps(entry=_entry(track), files=stamps_below(folder, known.files if known else {}))
-            except StoreError as error:
-                stamps = Stamps(entry=_entry(track), problem=error.message)
-            place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            replace_text(place, msgspec.json.encode(stamps), durable=False)
+            now = stamps_below(folder, (known.left or known.files) if known is not None else {})
+            stamps = known.without(now) if again and known is not None else Stamps(entry=entry, files=now)
+        except StoreError as error:
+            stamps = Stamps(entry=entry, problem=error.message)
+        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        replace_text(place, msgspec.json.encode(stamps), durable=False)
 
     def _stamps(self, track: Track) -> tuple[Path, Stamps | None]:
         folder = track.works_in(self._key.project).folder
@@ -327,17 +339,14 @@ class TrackSnapshots:
     def _by_stamps(self, track: Track, rule: Rule, *, shared: bool) -> Wrote:
         """Return what a step has changed, by digests; nothing can be put back by these."""
         assert track.state is not None
-        _, before = self._stamps(track)
+        place, before = self._stamps(track)
         if before is None or before.entry != _entry(track) or before.problem is not None:
             why = before.problem if before is not None else None
             return Wrote(unknown=why or "its files were not kept as they were before it")
         now = stamps_below(Path(track.works_in(self._key.project).folder), before.files)
+        replace_text(place, msgspec.json.encode(replace(before, left=now)), durable=False)
         was = before.files
-        changed = [
-            name
-            for name in was | now
-            if name not in was or name not in now or was[name].digest != now[name].digest
-        ]
+        changed = [name for name in was | now if _digest(was, name) != _digest(now, name)]
         strays = _strays(sorted(changed), rule, track.state.story)
         wrote = _wrote(sorted(changed), strays, shared=shared)
         reverts = rule.enforce_writes == "revert" and wrote.strays
@@ -425,7 +434,7 @@ def keep_snapshots(clone: Clone, services: Services) -> None:
 MOST_NAMED = 200
 """Files that are named of one step's."""
 _LONGEST = 300
-_UNDOING, _GIT, _UNDONE, _OWNED = "wrote.json", "git.json", "undone", "own.json"
+_UNDOING, _GIT, _UNDONE, _OWNED, _LEFT = "wrote.json", "git.json", "undone", "own.json", "left"
 _OWN_OF_PEOPLE = (SETTINGS, RULES, ".ai/.gitignore", ".ai/prompts")
 _OWN = (*_OWN_OF_PEOPLE, ".ai/STATE.json", ".ai/states")
 """In a clone also what the daemon writes in the project's own folder, and shows again there at once."""
@@ -502,6 +511,23 @@ class Stamps(Struct, frozen=True, kw_only=True):
     entry: str
     files: dict[str, Stamp] = {}
     problem: str | None = None
+    left: dict[str, Stamp] | None = None
+    """What they were where the last attempt of the step ended, before its checks."""
+
+    def without(self, now: dict[str, Stamp]) -> Stamps:
+        """Return these as if what no attempt, but its checks or others have changed had been so before."""
+        left = self.left or {}
+        theirs = {
+            name
+            for name in left | now
+            if _digest(left, name) == _digest(self.files, name) != _digest(now, name)
+        }
+        kept = {name: stamp for name, stamp in self.files.items() if name not in theirs}
+        return replace(self, files=kept | {name: now[name] for name in theirs & now.keys()}, left=None)
+
+
+def _digest(files: Mapping[str, Stamp], name: str) -> str | None:
+    return files[name].digest if name in files else None
 
 
 def _undoing(run_dir: Path) -> Undoing | None:
