@@ -16,8 +16,6 @@ from datetime import datetime
 from pathlib import Path
 from shlex import quote
 
-import msgspec
-
 from handoffd.engine.track import Workspace
 from handoffd.engine.wording import first_few
 from handoffd.errors import StoreError
@@ -28,6 +26,7 @@ from handoffd.git.command import FAILED, Git
 from handoffd.git.repository import COMMIT, Repository, as_part, repository_at
 from handoffd.git.worktree import (
     LIMIT_S,
+    PAPERS,
     Worktree,
     can_be_kept,
     disk_faults,
@@ -43,7 +42,6 @@ CHECKED_OUT = "BRANCH_CHECKED_OUT"
 
 _HISTORY = ".ai/history.md"
 _END = "end"
-_STEPS = "steps.json"
 _TAKING = "taking"
 _MOST_SAID = 300
 _MOST_PACKED = 16 * 1024 * 1024
@@ -54,6 +52,8 @@ _LOCKS = ("index.lock", "HEAD.lock")
 _UNFINISHED = ("MERGE_HEAD", "MERGE_MSG", "MERGE_MODE", "AUTO_MERGE", "CHERRY_PICK_HEAD", "REVERT_HEAD")
 _UNFINISHED_FOLDERS = ("rebase-merge", "rebase-apply", "sequencer")
 _REBASED = ("rebase-merge/head-name", "rebase-apply/head-name")
+_MOST_LOOKED_AT, _MOST_PATHS = 20, 500
+"""Of how many commits, and by how many paths, a story is found that was merged under another name."""
 _FEW_OBJECTS = 100
 """As many objects are kept one by one, as git does when it fetches; more stay together in a pack."""
 
@@ -244,7 +244,7 @@ class StoryBranch:
             end, head = end_of(project, self._ref), project.head()
             onto = end_of(project, f"{HEADS}{self._onto}") if self._onto is not None else ""
             into = self._into(project, git)
-            return not end or any(_follows(into, end, one) for one in (head, onto) if one)
+            return not end or any(holds(into, one, end) for one in (head, onto) if one)
 
     @disk_faults()
     def publish(self) -> str | None:
@@ -268,7 +268,7 @@ class StoryBranch:
             into = self._into(project, git)
             self._bring(git, into, [one for one in (known, self._base, self._news()) if one], end)
             # Again, by the project's objects: an agent may have made up what the clone's say.
-            if not _is_commit(into, end) or not _follows(into, known or self._base or end, end):
+            if not is_commit(into, end) or not _follows(into, known or self._base or end, end):
                 raise self._diverged(project)
             self._move(into, known, end)
             note_end(self._worktree, end)
@@ -309,20 +309,6 @@ class StoryBranch:
             into = self._into(repository_at(self._root), git)
             self._bring(git, into, [one for one in known if one], *commits)
 
-    def note_step(self, step: str, commit: str) -> None:
-        """Remember where a step that was accepted has ended; blocks."""
-        steps = self._steps() | {step: commit}
-        replace_text(self._worktree.shadow / _STEPS, msgspec.json.encode(steps))
-
-    def end_of_step(self, step: str) -> str | None:
-        """Return where a step has ended, None where it is not known; blocks."""
-        return self._steps().get(step)
-
-    def _steps(self) -> dict[str, str]:
-        with suppress(OSError, msgspec.DecodeError):
-            return msgspec.json.decode((self._worktree.shadow / _STEPS).read_bytes(), type=dict[str, str])
-        return {}
-
     # --- the clone -------------------------------------------------------------------------------
     @contextmanager
     def _opened(self, limit_s: float) -> Iterator[tuple[Repository, Git]]:
@@ -351,8 +337,8 @@ class StoryBranch:
         if not self._clone:
             return known or head
         ours = _line(self._worktree.shadow / _END)
-        known = ours if ours and _is_commit(git, ours) else known
-        if head is None or head == known or not _is_commit(git, head):
+        known = ours if ours and is_commit(git, ours) else known
+        if head is None or head == known or not is_commit(git, head):
             return known
         return head if known is None or _goes_on(git, known, head) else known
 
@@ -489,7 +475,7 @@ def _count_in(pack: Path) -> int:
         return int.from_bytes(file.read(12)[8:], "big")
 
 
-def _is_commit(git: Git, name: str) -> bool:
+def is_commit(git: Git, name: str) -> bool:
     """Return whether it is there and is a commit, not a tag of one."""
     told = git.run("cat-file", "--batch-check=%(objecttype)", given=f"{name}\n".encode())
     return told.strip() == b"commit"
@@ -505,7 +491,7 @@ def _line_of_agents(repository: Repository, name: str) -> str:
 
 def _meeting(git: Git, one: str, other: str) -> str:
     """Return the latest commit that is behind both; empty where there is none."""
-    if not all(COMMIT.fullmatch(name) and _is_commit(git, name) for name in (one, other)):
+    if not all(COMMIT.fullmatch(name) and is_commit(git, name) for name in (one, other)):
         return ""
     return git.run("merge-base", one, other, fine=(0, 1)).decode().strip()
 
@@ -537,6 +523,40 @@ def _goes_on(git: Git, known: str, head: str) -> bool:
     with suppress(StoreError):
         return _follows(git, known, head) and git.is_so(*words)
     return False
+
+
+def holds(git: Git, commit: str, end: str) -> bool:
+    """Return whether a commit has all that a branch has brought up to `end`, also as commits of other names.
+
+    A pull request may have been merged as one commit, or rebased; the same lines may have changed since. What
+    others have added to the papers meanwhile does not count.
+    """
+    if _follows(git, end, commit):
+        return True
+    base = _meeting(git, end, commit)
+    ours = set(_changed(git, base, end)) if base else set[str]()
+    if not ours or base == commit:
+        return False
+    words = ("rev-list", "--first-parent", f"--max-count={_MOST_LOOKED_AT}", commit, f"^{base}", "--")
+    paths = [f":(top,literal){path}" for path in sorted(ours)[:_MOST_PATHS]]
+    later = git.run(*words, *paths).decode().split()
+    fine = {path for path in ours if is_paper(path)} if not all(map(is_paper, ours)) else set[str]()
+    for one in dict.fromkeys((commit, *later)):
+        tree, conflicts = merged_tree(git, one, end)
+        if fine.issuperset(conflicts) and fine.issuperset(_changed(git, one, tree)):
+            return True
+    return False
+
+
+def is_paper(path: str) -> bool:
+    """Return whether each story adds lines of its own to a file."""
+    return f"/{path}".endswith(tuple(f"/{paper}" for paper in PAPERS))
+
+
+def _changed(git: Git, one: str, other: str) -> list[str]:
+    """Return the paths in which two trees differ."""
+    told = git.run("diff-tree", "-r", "-z", "--name-only", "--no-renames", one, other)
+    return [os.fsdecode(path) for path in told.split(b"\0") if path]
 
 
 def _follows(git: Git, earlier: str, later: str) -> bool:

@@ -82,7 +82,23 @@ class Clone(Struct, frozen=True, kw_only=True):
     """How many bytes of its history the project has; None: git keeps that, and it comes with the commits."""
 
 
+class Trail(Struct, frozen=True, kw_only=True):
+    """What is remembered of a story that worked in a clone, also when the clone and the branch are gone."""
+
+    story: str
+    onto: str | None = None
+    """The branch that it began at; None: at none."""
+    base: str | None = None
+    steps: tuple[tuple[str, str], ...] = ()
+    """The steps that were accepted, and the commits with which they ended; the latest is the last."""
+
+    def end_of(self, step: str) -> str | None:
+        """Return the commit with which a step ended, None where that is not known."""
+        return dict(self.steps).get(step)
+
+
 _CLONE = msgspec.json.Decoder(Clone)
+_TRAIL = msgspec.json.Decoder(Trail)
 
 
 class Clones:
@@ -104,6 +120,34 @@ class Clones:
         """Keep what is known of a clone, and return it. Raises StoreError."""
         replace_text(self._folder(clone.story) / _FILE, msgspec.json.encode(clone))
         return clone
+
+    def trail(self, story: str) -> Trail | None:
+        """Return what is remembered of a story; None: it has had no clone, or none that is known any more."""
+        with suppress(OSError, msgspec.DecodeError):
+            known = _TRAIL.decode(self._trail_file(story).read_bytes())
+            return known if known.story == story else None
+        return None
+
+    def note_step(self, story: str, where: Workspace, step: str, commit: str) -> None:
+        """Remember where a step that was accepted has ended. Raises OSError.
+
+        What was accepted after an earlier end of it is not behind the story any more.
+        """
+        known = self.trail(story)
+        before = known.steps if known is not None and known.base == where.base else ()
+        names = [name for name, _ in before]
+        kept = before[: names.index(step)] if step in names else before
+        self._remember(Trail(story=story, onto=where.onto, base=where.base, steps=(*kept, (step, commit))))
+
+    def _remember(self, trail: Trail) -> None:
+        file = self._trail_file(trail.story)
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not file.exists():
+            _forget_oldest(file.parent)
+        replace_text(file, msgspec.json.encode(trail))
+
+    def _trail_file(self, story: str) -> Path:
+        return shadow_of(self._root, self._state_dir) / _TRAILS / f"{as_part(story)}.json"
 
     @disk_faults()
     def make(self, story: str, links: Sequence[str], before: Workspace | None, at: Moment) -> Clone:
@@ -182,6 +226,9 @@ class Clones:
                 shadow = shadow_of(clone.workspace.folder, self._state_dir)
                 program = Worktree(self._root, self._state_dir, self._environment).program()
                 Git(program, project, shadow, self._environment, LIMIT_S).delete_ref(ref, kept)
+        place = clone.workspace
+        if not clone.story.startswith(APART) and self.trail(clone.story) is None:
+            self._remember(Trail(story=clone.story, onto=place.onto, base=place.base))
         home = self._folder(clone.story)
         _clear(home)
         shutil.rmtree(shadow_of(clone.workspace.folder, self._state_dir), ignore_errors=True)
@@ -205,6 +252,7 @@ APART = "@"
 """How the name begins of a clone in which tests are run for no story; no story's does."""
 
 _FILE = "clone.json"
+_TRAILS, _MOST_TRAILS = "stories", 1000
 _HANDED_OVER = (
     ".ai/HANDOFF.md", ".ai/executor-result", ".ai/CHECKLIST.md", ".ai/history.md", ".ai/handoffd.yaml",
     ".ai/step-rules.yaml",
@@ -348,6 +396,13 @@ def _must_be_whole(git: Git, root: str) -> None:
 def _base_ref(repository: Repository, story: str) -> str:
     """Return the ref that keeps the commit a clone had checked out first, and with it all that it borrows."""
     return f"refs/handoffd/{repository.place}{as_part(story)}/base"
+
+
+def _forget_oldest(folder: Path) -> None:
+    """Have room for what is remembered of another story: the one that was at work longest ago goes."""
+    files = [path for path in folder.glob("*.json") if path.is_file()]
+    if len(files) >= _MOST_TRAILS:
+        min(files, key=lambda path: path.stat().st_mtime).unlink(missing_ok=True)
 
 
 def _clear(home: Path) -> None:

@@ -26,7 +26,7 @@ from handoffd.engine.wording import conflicts_in_words, counted
 from handoffd.errors import Refused, StoreError
 from handoffd.failpoints import reached
 from handoffd.files.atomic import replace_text
-from handoffd.git.branches import HEADS, branch_of, end_of
+from handoffd.git.branches import HEADS, branch_of, end_of, holds, is_commit
 from handoffd.git.checkout import BUSY, IN_THE_WAY, Checkout
 from handoffd.git.clones import APART
 from handoffd.git.command import Git
@@ -228,6 +228,8 @@ class Landing:
             alone = _is_rewritten(git, was, base)
             if not alone and git.is_so("merge-base", "--is-ancestor", was, end):
                 return replace(found, would="forward", files=_differing(git, was, end))
+            if not alone and holds(git, was, end):
+                return found
             one, other = _alone(git, was, end, base) if alone and base else (was, end)
             tree, conflicts = merged_tree(git, one, other)
             if conflicts:
@@ -313,6 +315,8 @@ class Landing:
         # a fault with `git bisect --first-parent` must not meet these.
         if git.run("rev-list", "--parents", end, f"^{was}").split() == [end.encode(), was.encode()]:
             return end
+        if holds(git, was, end):
+            return was
         tree = _must_fit(git, branch, was, end)
         made = git.run("commit-tree", tree, "-p", was, "-p", end, given=message, at=at)
         return made.decode().strip()
@@ -479,16 +483,38 @@ def _moving() -> Iterator[None]:
     reached("after_landing")
 
 
-def lacking(root: str, story: str, state_dir: Path, environment: Mapping[str, str]) -> str | None:
-    """Return the branch that a project has checked out, if it is without a story's; None: it has all of that.
+class Lacking(Struct, frozen=True, kw_only=True):
+    """That what a project has checked out is without a story."""
 
-    A detached HEAD is `HEAD`. Blocks. Raises StoreError.
+    checked_out: str
+    """The branch; `HEAD` where it is none."""
+    lost: str | None = None
+    """How the story, or its branch, was lost, in words; None: that is there."""
+    back: str | None = None
+    """The command that has a lost one back."""
+
+
+def lacking(
+    root: str, story: str, state_dir: Path, environment: Mapping[str, str], known: str | None = None
+) -> Lacking | None:
+    """Return that what a project has checked out is without a story; None: it has all of it.
+
+    `known` is where the story's branch ended, as far as that was remembered: a person may have deleted it.
+    Without either, the story has never had a branch. Blocks. Raises StoreError.
     """
-    with Worktree(root, state_dir, environment).opened(LIMIT_S) as (repository, git):
-        end, head = end_of(repository, f"{HEADS}{branch_of(repository, story)}"), repository.head()
-        if not end or (head is not None and git.is_so("merge-base", "--is-ancestor", end, head)):
+    worktree = Worktree(root, state_dir, environment)
+    with worktree.opened(LIMIT_S) as (repository, git), TemporaryDirectory() as git.scratch:
+        branch, head = branch_of(repository, story), repository.head()
+        kept = repository.refs_at(f"refs/{branch}/discarded-")[-1:]
+        end = end_of(repository, f"{HEADS}{branch}")
+        lost = None if end else "was discarded" if kept else "has lost its branch"
+        end = end or (end_of(repository, kept[0]) if kept else known or "")
+        readable = bool(end) and is_commit(git, end)
+        if not end or (readable and head is not None and holds(git, head, end)):
             return None
-        return (repository.branch_at(repository.folder) or "HEAD").removeprefix(HEADS)
+        again = f"git -C {quote(repository.top)} branch {quote(branch)} {quote((kept or [end])[0])}"
+        name = (repository.branch_at(repository.folder) or "HEAD").removeprefix(HEADS)
+        return Lacking(checked_out=name, lost=lost, back=again if readable and lost else None)
 
 
 def cut_off(state_dir: Path) -> tuple[str, ...]:

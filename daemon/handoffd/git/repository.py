@@ -114,6 +114,14 @@ class Repository(Struct, frozen=True, kw_only=True):
         loose = _line_in(os.path.join(self.common, ref))
         return loose or _packed(os.path.join(self.common, "packed-refs"), ref)
 
+    def refs_at(self, prefix: str) -> list[str]:
+        """Return the refs in one folder of refs whose names begin so, in order: `refs/handoffd/US-1/dis`."""
+        folder = os.path.dirname(prefix)
+        names = {f"{folder}/{os.path.basename(path)}" for path in _entries(os.path.join(self.common, folder))}
+        lines = _lines_of_packed(os.path.join(self.common, "packed-refs"))
+        names |= {os.fsdecode(line.split(b" ", 1)[1]) for line in lines if b" refs/" in line}
+        return sorted(ref for ref in names if ref.startswith(prefix) and "/" not in ref[len(folder) + 1 :])
+
 
 def is_rebased_in(folder: str, ref: str) -> bool:
     """Return whether git moves a branch once the rebase is over that goes on in a working tree."""
@@ -150,16 +158,26 @@ def _commit(said: str) -> str:
     return said
 
 
+def _entries(folder: str) -> list[str]:
+    with suppress(OSError):
+        return [name for name in os.listdir(folder) if not name.endswith(".lock")]
+    return []
+
+
 def _packed(path: str, ref: str) -> str:
     """Return what the packed refs say of one; empty when they do not have it."""
+    wanted = b" " + os.fsencode(ref)
+    lines = (line for line in _lines_of_packed(path) if line.endswith(wanted))
+    return next((os.fsdecode(line.split(b" ")[0]) for line in lines), "")
+
+
+def _lines_of_packed(path: str) -> list[bytes]:
     with suppress(OSError):
         file = os.open(path, _READ)
         with open(file, "rb") as packed:
             if stat.S_ISREG(os.fstat(file).st_mode):
-                wanted = b" " + os.fsencode(ref)
-                lines = packed.read(_MOST_PACKED).splitlines()
-                return next((os.fsdecode(line.split(b" ")[0]) for line in lines if line.endswith(wanted)), "")
-    return ""
+                return packed.read(_MOST_PACKED).splitlines()
+    return []
 
 
 def repository_at(root: str) -> Repository:

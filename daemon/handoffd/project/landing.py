@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import partial
@@ -39,7 +39,7 @@ from handoffd.git.repository import NO_REPOSITORY, repository_at
 from handoffd.project.landing_command import LandingCommand
 from handoffd.project.whereabouts import StoryPlaces, Yard
 from handoffd.protocol.rules import DONE
-from handoffd.protocol.state import TestCounts
+from handoffd.protocol.state import State, TestCounts
 from handoffd.protocol.story_text import StoryText
 from handoffd.track.checks import Checks
 from handoffd.track.prompts import dispatch_id
@@ -457,13 +457,17 @@ class Landings:
 
     def _end_of_step(self, story: str, step: str | None) -> str | None:
         """Return the commit with which a step has ended, None for no step. Raises Refused."""
-        clone = self._clones.of(story)
         if step is None:
             return None
-        commit = None if clone is None else self.places.branch(clone).end_of_step(step)
+        trail = self._clones.trail(story)
+        commit = None if trail is None else trail.end_of(step)
         if commit is None:
             hint = f"git -C {quote(self.project.root)} log {quote(self._branch_of(story)[0])}"
             raise Refused(f"{story} has no commit of {step} in a clone", code="NO_STEP", hint=hint)
+        state = state_in([one.track for one in self.project.tracks.values()], story)
+        if state is not None and not self.project.files.rules.is_behind(step, state.step, state.task_type):
+            why = f"{story} is at {state.step}, so {step} is not behind it any more"
+            raise Refused(why, code="NO_STEP", hint=command_for(self.project.root, "status"))
         return commit
 
     def _prepared(self, request: LandingRequest, story: str, up_to: str | None) -> Merge:
@@ -565,6 +569,14 @@ def stories_at_work(track: Track) -> frozenset[str | None]:
     state = track.state
     over = state is None or state.step == DONE or (track.ledger.closed and track.ledger.dispatch is None)
     return frozenset(aside if state is None or over else [*aside, state.story])
+
+
+def state_in(tracks: Iterable[Track], story: str) -> State | None:
+    """Return the state of a story that a track has, or has set aside."""
+    states = (
+        one for track in tracks for one in (track.state, *(aside.state for aside in track.ledger.parked))
+    )
+    return next((state for state in states if state is not None and state.story == story), None)
 
 
 def _counts(tests: TestEvidence | None) -> TestCounts | None:

@@ -74,7 +74,10 @@ class StoryPlaces:
         state, where = track.state, track.ledger.workspace
         if clone is not None:
             return clone.workspace.onto
-        return where.onto if where is not None and state is not None and state.story == story else None
+        if where is not None and state is not None and state.story == story:
+            return where.onto
+        trail = self._clones.trail(story)
+        return None if trail is None else trail.onto
 
     def base(self, story: str, onto: str | None) -> str | None:
         """Return the commit that a story began at, if it lands on the branch that it began on. Blocks."""

@@ -169,6 +169,11 @@ class RuleBook(BaseModel):
             step = self.steps[step].next_on_pass
         return tuple(steps)
 
+    def is_behind(self, step: str, at: str, task_type: str) -> bool:
+        """Return whether a task that is at a step has another one behind it; also one of an older table."""
+        path = self.path(task_type)
+        return at not in path or step not in path[path.index(at) :]
+
     def path_from(self, task_type: str, step: str) -> tuple[str, ...]:
         """Return the steps of a pipeline for a task at `step`: no bootstrap behind it."""
         path = self.path(task_type)

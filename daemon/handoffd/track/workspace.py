@@ -34,7 +34,7 @@ from handoffd.failpoints import reached
 from handoffd.git.branches import StoryBranch, branch_of
 from handoffd.git.clones import NO_CLONE, Clone, Clones
 from handoffd.git.labels import Label, is_first, label_of
-from handoffd.git.landing import lacking
+from handoffd.git.landing import Lacking, lacking
 from handoffd.git.repository import repository_at
 from handoffd.git.snapshots import Snapshots
 from handoffd.git.worktree import FIRST_LIMIT_S
@@ -213,12 +213,27 @@ class TrackWorkspace:
         if state is None or track.ledger.workspace is not None:
             return None
         for story in state.blocked_by:
-            branch = lacking(root, story, services.settings.state_dir, services.environment)
-            if branch is not None:
-                why = f"{story} is done, but {branch}, which is checked out, is without it"
-                onto = () if branch == "HEAD" else ("--onto", branch)
-                return Shortage(why=why, action=command_for(root, "land", "--story", story, *onto))
+            trail = self._clones.trail(story)
+            end = trail.steps[-1][1] if trail is not None and trail.steps else None
+            found = lacking(root, story, services.settings.state_dir, services.environment, end)
+            if found is not None:
+                return self._waiting_for(state.story or "", story, found)
         return None
+
+    def _waiting_for(self, waiting: str, story: str, found: Lacking) -> Shortage:
+        """Return what a person can do about a story that another one builds on, and would be without."""
+        root, branch, back = self._key.project, found.checked_out, found.back
+        onto = () if branch == "HEAD" else ("--onto", branch)
+        land = command_for(root, "land", "--story", story, *onto)
+        if found.lost:
+            anew = (command_for(root, "abort", "--story", waiting), command_for(root, "start", waiting))
+            why = f"{story}, which it builds on, {found.lost}, and {branch}, which is checked out, lacks it"
+            why = f"{why}; to do without it: {' && '.join(anew)}"
+            return Shortage(why=why, action=land if back is None else f"{back} && {land}")
+        why = f"{story} is done, but {branch}, which is checked out, is without it"
+        if self._files.settings.stories.land == "command":
+            why += "; once its pull request is merged, pull that"
+        return Shortage(why=why, action=land)
 
     def _crowded(self, story: str) -> Shortage | None:
         """Return that all clones take more than they may, so that there is no room for a new one; blocks."""
@@ -338,9 +353,9 @@ class TrackWorkspace:
                 changed=self._changed(where, label),
             )  # fmt: skip
         end = branch.publish()
-        if end is not None:
-            branch.note_step(label.step, end)
         if where.kind == "clone" and label.story is not None:
+            if end is not None:
+                self._clones.note_step(label.story, where, label.step, end)
             self._bring_home(label.story)
         left_out = branch.left_out if message is not None else ()
         return f"the last commit of {where.branch} is without {first_few(left_out)}" if left_out else None

@@ -19,6 +19,7 @@ from tests.unit.git.conftest import AT, AsAnother, Branch, Killed, Make
 
 from handoffd.errors import StoreError
 from handoffd.git.clones import Clone, Clones, clones_in
+from handoffd.git.worktree import shadow_of
 
 
 @pytest.fixture
@@ -479,7 +480,8 @@ def test_a_clone_is_removed_with_what_kept_for_it(
     refs = said(project, "for-each-ref", "--format=%(refname)", "refs/handoffd", "refs/heads").split()
     assert ["refs/handoffd/US-2/base", "refs/heads/handoffd/US-1", "refs/heads/main"] == refs
     assert end == said(project, "rev-parse", "handoffd/US-1")
-    assert 1 == len([*(state / "snapshots").iterdir()])
+    left = {shadow_of(str(project), state).name, shadow_of(other.workspace.folder, state).name}
+    assert left == {folder.name for folder in (state / "snapshots").iterdir()}
 
 
 def test_a_clone_of_a_project_that_is_gone_is_removed(project: Path, make: Make, clones: Clones) -> None:
@@ -673,3 +675,48 @@ def test_a_folder_that_became_a_link_is_no_clone(project: Path, state: Path, mak
     Path(clone.workspace.folder).symlink_to(project)
 
     assert below.of("US-1") is None
+
+
+# --- what is remembered -------------------------------------------------------------------------------
+def test_the_steps_of_a_story_outlive_its_clone(project: Path, make: Make, clones: Clones) -> None:
+    """A step that is accepted anew takes along what came behind it; a story that begins anew has none."""
+    clone = make()
+    where = replace(clone.workspace, onto="main")
+    for step, end in (("bdd", "a1"), ("impl", "b2"), ("verify", "c3"), ("impl", "d4")):
+        clones.note_step("US-1", where, step, end)
+    clones.remove(clone)
+
+    trail = clones.trail("US-1")
+    assert trail is not None
+    assert ("main", "a1", "d4", None) == (trail.onto, *map(trail.end_of, ("bdd", "impl", "verify")))
+    clones.note_step("US-1", replace(where, base="e5"), "bdd", "f6")
+    trail = clones.trail("US-1")
+    assert trail is not None
+    assert (("bdd", "f6"),) == trail.steps
+    assert clones.trail("US-2") is None
+
+
+def test_a_clone_that_goes_before_its_first_step_leaves_the_branch_that_it_began_at(
+    make: Make, clones: Clones
+) -> None:
+    """As one does that an earlier handoffd has made."""
+    clones.remove(make())
+
+    trail = clones.trail("US-1")
+    assert trail is not None
+    assert ("main", ()) == (trail.onto, trail.steps)
+
+
+def test_only_so_many_stories_are_remembered(project: Path, state: Path, make: Make, clones: Clones) -> None:
+    """The one that was at work longest ago is forgotten."""
+    folder, place = shadow_of(str(project), state) / "stories", make().workspace
+    folder.mkdir(parents=True)
+    for number in range(1000):
+        (folder / f"US-{number}.json").write_text("{}")
+        os.utime(folder / f"US-{number}.json", (1_000_000 + number % 999, 1_000_000 + number % 999))
+    os.utime(folder / "US-500.json", (1, 1))
+    clones.note_step("US-2000", place, "bdd", "a1")
+
+    assert 1000 == len([*folder.iterdir()])
+    assert not (folder / "US-500.json").exists()
+    assert clones.trail("US-2000") is not None

@@ -17,7 +17,7 @@ from tests.support.repositories import git
 from tests.unit.project.living import living, shown
 from tests.unit.track.test_workspace import WORKING, in_git
 
-from handoffd.engine.events import Aborted, Approved, Initialised, Landed, Reopened, Started
+from handoffd.engine.events import Aborted, Approved, Initialised, Landed, Paused, Reopened, Skipped, Started
 from handoffd.engine.track import Workspace
 from handoffd.engine.views import LandedView, LandingRequest
 from handoffd.errors import Refused, StoreError
@@ -496,6 +496,66 @@ async def test_part_of_a_story_at_work_is_landed(tmp_path: Path) -> None:
 
         assert ("US-001", "bdd\n") == (told.story, at(project.root, "work.txt").read_text())
         assert "review" == shown(project)["step"]
+
+
+@pytest.mark.parametrize("anew", [False, True])
+async def test_a_step_that_a_person_went_back_behind_is_not_landed(tmp_path: Path, *, anew: bool) -> None:
+    """Neither before a step before it is accepted again, nor then."""
+    async with done(tmp_path) as (here, project):
+        await project.main.give(Paused())
+        await project.main.give(Reopened(step="bdd", note="From the beginning."))
+        if anew:
+            await project.main.give(Skipped())
+        error = await refused(here, project, to="impl")
+
+        gone, back = (
+            "US-001 has no commit of impl in a clone",
+            "US-001 is at bdd, so impl is not behind it any more",
+        )
+        assert ("NO_STEP", gone if anew else back) == (error.code, error.message)
+        if not anew:
+            assert f"handoffd status {project.root}" == error.hint
+
+
+async def test_a_story_whose_clone_is_gone_lands_where_it_began(tmp_path: Path) -> None:
+    """Whatever is checked out by then, and whichever story was started since; also up to a step."""
+    async with done(tmp_path) as (here, project):
+        assert 0 == git(Path(project.root), "switch", "--quiet", "--create", "experiment")
+        for clone in clones_in(here.services.settings.state_dir):
+            Clones(project.root, here.services.settings.state_dir, here.services.environment).remove(clone)
+        await project.main.give(Started(story="US-002"))
+        await eventually(lambda: shown(project)["step"] == "review")
+        where = await project.landings.whereabouts("US-001")
+
+        assert where is not None
+        assert "main" == where.onto
+        assert ("main", "impl") == (
+            (told := await land(here, project, story="US-001", to="impl")).onto,
+            told.to,
+        )
+        assert "main" == (await land(here, project, story="US-001")).onto
+        assert "" == said(project, "log", "main..experiment")
+
+
+@pytest.mark.parametrize("later", [False, True])
+async def test_a_story_whose_pull_request_was_merged_as_one_commit_is_landed(
+    tmp_path: Path, *, later: bool
+) -> None:
+    """For every screen; also when the same lines have changed since."""
+    async with done(tmp_path) as (here, project):
+        root = Path(project.root)
+        assert 0 == git(root, "merge", "--quiet", "--squash", "handoffd/US-001")
+        assert 0 == git(root, "commit", "--quiet", "-m", "A story (#7)")
+        if later:
+            commit(project, "work.txt", "otherwise\n")
+        where = await project.landings.whereabouts("US-001")
+        assert where is not None
+        assert ("landed", f"handoffd land {root} --story US-001") == (where.would, where.command)
+
+        was = said(project, "rev-parse", "main")
+        assert (await land(here, project)).already
+        assert was == said(project, "rev-parse", "main")
+        assert project.main.track.ledger.landed
 
 
 async def test_a_step_that_was_not_accepted_has_nothing_to_land(tmp_path: Path) -> None:

@@ -381,6 +381,56 @@ async def test_a_story_waits_for_one_that_is_not_merged(tmp_path: Path) -> None:
         await eventually(lambda: shown(project)["step"] == "review")
 
 
+@pytest.mark.parametrize("how", ["discarded", "deleted"])
+async def test_a_story_does_not_begin_without_one_that_was_thrown_away(tmp_path: Path, how: str) -> None:
+    """It names the commands that have that back, or do without it."""
+    async with at_review(tmp_path) as project:
+        await finished(project)
+        root = Path(project.root)
+        if how == "discarded":
+            kept = await project.landings.discard("US-001", "mei")
+        else:
+            kept = said(project, "rev-parse", "handoffd/US-001").strip()
+            assert 0 == git(root, "branch", "--quiet", "-D", "handoffd/US-001")
+        await project.main.give(Started(story="US-002", blocked_by=("US-001",)))
+        await eventually(lambda: project.main.shortage is not None)
+        shortage = project.main.shortage
+        assert shortage is not None
+        became = "was discarded" if how == "discarded" else "has lost its branch"
+        assert shortage.why == (
+            f"US-001, which it builds on, {became}, and main, which is checked out, lacks it; to do "
+            f"without it: handoffd abort {root} --story US-002 && handoffd start {root} US-002"
+        )
+        back = f"git -C {root} branch handoffd/US-001 {kept}"
+        assert f"{back} && handoffd land {root} --story US-001 --onto main" == shortage.action
+
+        assert 0 == git(root, *back.split()[3:])
+        assert 0 == git(root, "merge", "--quiet", "handoffd/US-001")
+        project.main.remind()
+        await eventually(lambda: shown(project)["step"] == "review")
+
+
+@pytest.mark.parametrize("how", ["squash", "rebase", "discarded"])
+async def test_a_story_begins_when_the_other_is_there_under_any_name(tmp_path: Path, how: str) -> None:
+    """A pull request may have been merged as one commit, or rebased, and the story be thrown away then."""
+    async with at_review(tmp_path) as project:
+        await finished(project)
+        root = Path(project.root)
+        at(project.root, "other.txt").write_text("mine\n")
+        assert 0 == git(root, "add", "other.txt")
+        assert 0 == git(root, "commit", "--quiet", "-m", "mine")
+        if how == "rebase":
+            assert 0 == git(root, "cherry-pick", "main..handoffd/US-001")
+        else:
+            assert 0 == git(root, "merge", "--quiet", "--squash", "handoffd/US-001")
+            assert 0 == git(root, "commit", "--quiet", "-m", "A story (#7)")
+        if how == "discarded":
+            await project.landings.discard("US-001", "mei")
+        await project.main.give(Started(story="US-002", blocked_by=("US-001",)))
+        await eventually(lambda: shown(project)["step"] == "review")
+        assert "bdd\nimpl\nbdd\n" == said(project, "show", "handoffd/US-002:work.txt")
+
+
 async def test_a_story_waits_while_clones_take_more_than_they_may(tmp_path: Path) -> None:
     """It goes on by itself when there is room, in the clone that it gets then; one that it has it keeps."""
     async with house(tmp_path, WORKING) as here:
