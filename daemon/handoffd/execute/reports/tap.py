@@ -8,6 +8,7 @@ that is not TAP (comments, YAML details, stray output) is skipped.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct, field
 
@@ -31,6 +32,7 @@ _POINT = re.compile(r"(?P<bad>not )?ok(?!\S)(?:[ \t]+(?P<number>\d{1,9})(?!\S))?
 _PLAN = re.compile(r"1\.\.(?P<last>\d{1,9})(?P<rest>\s*(?:#.*)?)$")
 _DIRECTIVE = re.compile(r"(?<!\\)#\s*(?P<word>SKIP|TODO)\S*", re.IGNORECASE)
 _DURATION = re.compile(r"(?<!\\)#\s*(?:in|time=?)\s*[\d.]+\s*m?s\s*$")
+_BEST: tuple[Outcome, ...] = ("passed", "skipped", "failed", "error")
 _FILE = re.compile(r"(?:[^\s:]*/)[^\s:/]+\.[A-Za-z0-9]{1,6}")
 
 
@@ -85,9 +87,8 @@ class _Reader:
         unfinished = any(level.results for level in self._levels[1:])
         if not self._seen and self._bail_out is None:
             return unusable("there is no TAP in the report (neither a plan nor a test point)")
-        for level in self._levels:
-            for name, outcome in level.results:
-                self._found.add(name, outcome)
+        for name, outcome in _numbered(one for level in self._levels for one in level.results):
+            self._found.add(name, outcome)
         unnamed = self._bail_out
         if unnamed is None and unfinished:
             unnamed = "the output ends inside a subtest"
@@ -129,6 +130,20 @@ class _Reader:
             return
         level.results.extend((bounded_id(f"{name}::{below}"), result) for below, result in inner)
         level.results.append((name, outcome))
+
+
+def _numbered(results: Iterable[tuple[str, Outcome]]) -> Iterator[tuple[str, Outcome]]:
+    """Yield the results, a second one of a name as `name (2)`: node's names do not say their file.
+
+    The best one comes first, in whatever order they were run: a new test that fails then has an id of its
+    own, and the one that has passed before keeps it.
+    """
+    by_name: dict[str, list[Outcome]] = {}
+    for name, outcome in results:
+        by_name.setdefault(name, []).append(outcome)
+    for name, outcomes in by_name.items():
+        for number, outcome in enumerate(sorted(outcomes, key=_BEST.index), 1):
+            yield (name if number == 1 else bounded_id(f"{name} ({number})")), outcome
 
 
 def _judge(point: re.Match[str], ordinal: int) -> tuple[str, Outcome]:

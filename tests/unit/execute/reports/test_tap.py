@@ -112,3 +112,10 @@ def test_output_without_tap_is_a_problem(body: bytes) -> None:
 
     assert report.problem is not None
     assert not report.results
+
+
+def test_tests_of_one_name_are_numbered_from_the_best_on() -> None:
+    """Their ids do not say their file: a new test that fails does not take the place of an old one."""
+    lines = "not ok 1 - sum", "ok 2 - sum # SKIP", "ok 3 - sum", "1..3"
+    expected = {"sum": "passed", "sum (2)": "skipped", "sum (3)": "failed"}
+    assert expected == tap.read("\n".join(lines).encode()).results
