@@ -22,6 +22,8 @@ from typing import Any
 
 _RUNNERS = frozenset(("coverage", "nose2", "pytest", "unittest", "xdist"))
 """What is loaded before the current folder is on the path, if the arguments name it."""
+_INTERRUPTED = 2
+"""Pytest's own exit code for a run that did not end by itself."""
 _REPORT = ("--junitxml", "--junit-xml")
 
 
@@ -60,7 +62,13 @@ def main() -> None:
             with suppress(ImportError):
                 importlib.import_module(name.partition(".")[0])
     if module == "pytest":
-        sys.exit(_pytest(arguments, here))
+        # Before the program under test runs: what it does at its exit could rewrite the report.
+        leave, flush = os._exit, (sys.stdout.flush, sys.stderr.flush)
+        status = _pytest(arguments, here)
+        for one in flush:
+            with suppress(OSError, ValueError):
+                one()
+        leave(status)
     sys.argv[1:] = arguments
     if here is not None:
         here.open()
@@ -70,15 +78,23 @@ def main() -> None:
 def _pytest(arguments: list[str], here: Here | None) -> int:
     import pytest  # noqa: PLC0415
 
-    class Opening:
-        """Opens the current folder once pytest and its plugins are loaded."""
+    class Watching:
+        """Opens the current folder once pytest and its plugins are loaded; sees who ends the run."""
+
+        is_ended = False
 
         @pytest.hookimpl(tryfirst=True)
         def pytest_load_initial_conftests(self) -> None:
             if here is not None:
                 here.open()
 
-    return int(pytest.main(arguments, plugins=[Opening()]))
+        def pytest_keyboard_interrupt(self) -> None:
+            """Remember that `pytest.exit` ended the run, which may name any exit code."""
+            self.is_ended = True
+
+    watching = Watching()
+    status = int(pytest.main(arguments, plugins=[watching]))
+    return status or (_INTERRUPTED if watching.is_ended else 0)
 
 
 def _shown(arguments: list[str]) -> list[str]:

@@ -78,6 +78,21 @@ def test_the_current_folder_is_where_python_has_it(tmp_path: Path) -> None:
     assert (0, True) == (done.returncode, report.exists()), done.stdout
 
 
+def test_nothing_of_the_program_runs_after_the_report_is_written(tmp_path: Path) -> None:
+    """At its exit it could rewrite the report, and choose the exit code."""
+    (tmp_path / "test_a.py").write_text(
+        "import atexit, os\natexit.register(os._exit, 0)\ndef test_a():\n    assert False\n"
+    )
+    done = start(tmp_path, "pytest", "-q", "-p", "no:cacheprovider")
+    assert (1, True) == (done.returncode, "1 failed" in done.stdout), done.stdout
+
+
+def test_a_run_that_tests_end_has_not_succeeded(tmp_path: Path) -> None:
+    """`pytest.exit` names the exit code."""
+    (tmp_path / "test_a.py").write_text("import pytest\ndef test_a():\n    pytest.exit('done', 0)\n")
+    assert 2 == start(tmp_path, "pytest", "-q", "-p", "no:cacheprovider").returncode
+
+
 def test_a_report_named_apart_from_its_option_is_not_shown_either(tmp_path: Path) -> None:
     """As `--junit-xml FILE`."""
     (tmp_path / "test_a.py").write_text(
