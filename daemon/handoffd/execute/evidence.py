@@ -9,7 +9,8 @@ The baseline holds the test results from before the story's first red step. The 
 - A test that passed in the baseline and fails now has regressed. A *missing* test has not: an agent may
   rename or delete it with good reason, and a red step may break an old test file by importing code that
   does not exist yet. It has regressed, however, if it is missing because its part of the run ended early
-  (`TestReport.cut_short`): then nothing shows that it still passes.
+  (`TestReport.cut_short`): then nothing shows that it still passes. And a green step is held to the ones
+  that the red step's files still have (`Red.held`): with these files they must run.
 - A file that cannot be loaded is one new failure if the step changed that file. If the step did not, another
   change of the step broke it, which is a regression. If it could not be loaded in the baseline either, it
   is a known failure.
@@ -395,10 +396,18 @@ def with_passes(found: TestEvidence, report: TestReport) -> TestEvidence:
 
 
 def held_to(
-    red: Red, report: TestReport, baseline: Baseline, own_skips: Collection[str], found: TestEvidence
+    red: Red,
+    report: TestReport,
+    baseline: Baseline,
+    own_skips: Collection[str],
+    found: TestEvidence,
+    changed: Collection[str] = (),
 ) -> TestEvidence:
-    """Return the evidence of a green step's run, held to the tests that its red step left."""
-    missed = unmet(red, report, baseline.results, own_skips)
+    """Return the evidence of a green step's run, held to the tests that its red step left.
+
+    `changed` are the test files that are not as they were then.
+    """
+    missed = unmet(red, report, baseline.results, own_skips, changed)
     if found.failing or not missed:
         return with_passes(found, report)
     return replace(found, failing=bounded(one.name for one in missed), unproven=said_of(missed))
@@ -431,7 +440,7 @@ def held_again(
     if again.unproven is not None:
         said = f"{CHANGED}: {versions}, {again.unproven.removeprefix(f'{CHANGED}: ')}"
         return replace(found, unproven=said, failing=again.failing)
-    found = held_to(red, first, baseline, own, found)
+    found = held_to(red, first, baseline, own, found, second.changed)
     if found.unproven is None and (gone := lost(first, second.report, baseline.results)):
         what = f"{counted(len(gone), 'test passes', 'tests pass')} only {versions}"
         said = f"{CHANGED}: {what}: {first_few([str(one) for one in gone])}"

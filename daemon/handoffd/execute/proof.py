@@ -1,25 +1,31 @@
 """Which tests a red step has left to be built, and whether a green step has made them pass. Pure.
 
 A suite in which nothing fails proves little: the tests that a story began with may be gone, renamed, skipped
-or left out. So a green step is held to the ids that its story's last red step left failing, and to the files
-that could not be loaded then, whose tests had no ids yet.
+or left out. So a green step is held to the ids that its story's last red step left failing, to the tests that
+are written in files which could not be loaded then and had no ids yet, and to what passed before the story
+and is still written in the red step's files.
 
 A report is as hostile here as anywhere: at most `MAX_RED` ids are held.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+import ast
+import os
+import re
+import warnings
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Literal
 
 from msgspec import Struct
 
 from handoffd.engine.wording import counted, first_few
-from handoffd.execute.reports.report import BAD, Outcome, TestReport
+from handoffd.execute.reports.report import BAD, Outcome, TestReport, bounded_id
 
 MAX_RED = 20_000
 MAX_RED_FILES = 500
+MAX_DECLARED = 5_000
 
 CHANGED = "tests_changed"
 """How the failure begins of an attempt whose tests are not the red step's."""
@@ -42,6 +48,17 @@ class Sealed(Struct, frozen=True, kw_only=True, array_like=True):
     """The object of git that has its content; None: it is not kept."""
 
 
+class Declared(Struct, frozen=True, kw_only=True, array_like=True):
+    """A test that is written in a file: its name and its class, or its title."""
+
+    file: str
+    name: str
+    group: str = ""
+    may_skip: bool = False
+    """Whether the file itself may skip it."""
+    times: int = 1
+
+
 class Red(Struct, frozen=True, kw_only=True):
     """What a red step has left: ids of tests that failed, and files of tests that could not be loaded."""
 
@@ -55,6 +72,11 @@ class Red(Struct, frozen=True, kw_only=True):
     """What the red step may write: these are files of its tests."""
     why_not: str | None = None
     """Why they are not known."""
+    declared: tuple[Declared, ...] = ()
+    """The tests that `files` have, as far as their text shows it."""
+    held: dict[str, tuple[str, ...]] = {}
+    """What passed before the story and must still: ids by their test file from the workspace; by "", where
+    several may have them."""
 
 
 class Unmet(Struct, frozen=True, kw_only=True):
@@ -62,6 +84,7 @@ class Unmet(Struct, frozen=True, kw_only=True):
 
     name: str
     why: str
+    was: Literal["red", "passed"] = "red"
 
     def __str__(self) -> str:
         return f"{self.name} {self.why}"
@@ -92,12 +115,17 @@ def red_of(
 
 
 def unmet(
-    red: Red, report: TestReport, known: Mapping[str, Outcome], own_skips: Collection[str] = frozenset()
+    red: Red,
+    report: TestReport,
+    known: Mapping[str, Outcome],
+    own_skips: Collection[str] = frozenset(),
+    changed: Collection[str] = (),
 ) -> tuple[Unmet, ...]:
     """Return the tests of the red step that did not run and pass; a failure has its own words elsewhere.
 
     `own_skips` are tests that the red step's own files skip; of a file that could not be loaded then, no
-    other test may be skipped. `known` are the results of the baseline.
+    other test may be skipped. `known` are the results of the baseline. `changed` are test files that are not
+    as the red step left them: of these, tests that passed before the story may be gone.
     """
     found = [
         Unmet(name=test_id, why="is missing" if outcome is None else "is skipped")
@@ -105,6 +133,9 @@ def unmet(
         if (outcome := report.results.get(test_id)) is None or outcome == "skipped"
     ]
     found += _unmet_in_files(red, report, known, own_skips)
+    if report.verified:
+        found += _undeclared(red, report, known)
+        found += _unheld(red, report, changed)
     return tuple(found)
 
 
@@ -112,6 +143,7 @@ def _unmet_in_files(
     red: Red, report: TestReport, known: Mapping[str, Outcome], own_skips: Collection[str]
 ) -> Iterator[Unmet]:
     files, ids = Files(red.files), frozenset(red.ids)
+    never = {_place(one) for one in red.declared if not one.may_skip}
     ran = set[str]()
     new = False
     for test_id, outcome in report.results.items():
@@ -123,7 +155,7 @@ def _unmet_in_files(
             continue
         if outcome != "skipped":
             ran.add(file)
-        elif test_id not in own_skips and test_id not in ids:
+        elif test_id not in ids and (test_id not in own_skips or _place_of(test_id, file) in never):
             yield Unmet(name=test_id, why="is skipped")
     broken = {error.file for error in report.load_errors}
     # Some runners' ids do not say the file: then any new test that ran may be one of it.
@@ -131,6 +163,53 @@ def _unmet_in_files(
     for file in red.files:
         if file not in ran and file not in broken and (named or not new):
             yield Unmet(name=file, why="has no test that ran")
+
+
+def _undeclared(red: Red, report: TestReport, known: Mapping[str, Outcome]) -> Iterator[Unmet]:
+    """Yield the tests that are written in files of the red step, and of which no case ran."""
+    files = Files(tuple({one.file for one in red.declared}))
+    broken = {error.file for error in report.load_errors}
+    places = set[tuple[str, str, str]]()
+    titles: dict[str, list[tuple[str | None, str, Outcome]]] = {}
+    for test_id, outcome in report.results.items():
+        if test_id in red.files:  # node reports a file in which no test ran by its name
+            continue
+        if (file := files.of(test_id)) is not None:
+            places.add(_place_of(test_id, file))
+        titles.setdefault(_title(test_id), []).append((file, test_id, outcome))
+    said = {file for file, _, _ in places}
+    held = {test_id for ids in red.held.values() for test_id in ids}
+    for one in red.declared:
+        if one.file in broken:
+            continue
+        if one.file.endswith(".py"):
+            # Where no id says its file, this runner's names are others.
+            is_there = _place(one) in places or not (said or any(red.held))
+        else:
+            ran = [
+                test_id
+                for file, test_id, outcome in titles.get(one.name, ())
+                if file in {None, one.file} and (one.may_skip or outcome != "skipped")
+            ]
+            before = sum(test_id in held and known.get(test_id) == "passed" for test_id in ran)
+            is_there = bool(ran) if one.file in said else len(ran) - before >= one.times
+        if not is_there:
+            yield Unmet(name=f"{one.file}::{one.group and f'{one.group}::'}{one.name}", why="is missing")
+
+
+def _unheld(red: Red, report: TestReport, changed: Collection[str]) -> Iterator[Unmet]:
+    """Yield what passed before the story and neither passes nor fails by now."""
+    passed = {_stem(test_id) for test_id, outcome in report.results.items() if outcome == "passed"}
+    for file, ids in red.held.items():
+        if file in changed or (changed and not file):
+            continue
+        for test_id in ids:
+            outcome = report.results.get(test_id)
+            # Another case of it passed: its cases may come from the program.
+            if outcome is None and (_stem(test_id) == test_id or _stem(test_id) not in passed):
+                yield Unmet(name=test_id, why="is missing", was="passed")
+            elif outcome == "skipped":
+                yield Unmet(name=test_id, why="is skipped", was="passed")
 
 
 def lost(first: TestReport, second: TestReport, known: Mapping[str, Outcome]) -> tuple[Unmet, ...]:
@@ -149,8 +228,12 @@ def skipped(report: TestReport) -> frozenset[str]:
 
 def said_of(missed: Collection[Unmet]) -> str:
     """Return in words that tests of the red step did not run and pass."""
-    number = counted(len(missed), "test that was red", "tests that were red")
-    return f"{CHANGED}: {number} did not run and pass: {first_few([str(one) for one in missed])}"
+    red, before = ([str(one) for one in missed if one.was == was] for was in ("red", "passed"))
+    number = counted(len(red), "test that was red", "tests that were red")
+    said = [f"{number} did not run and pass: {first_few(red)}"] if red else []
+    number = counted(len(before), "test that passed before this story", "tests that passed before this story")
+    said += [f"{number} did not run: {first_few(before)}"] if before else []
+    return f"{CHANGED}: {'; '.join(said)}"
 
 
 def nothing_passes(report: TestReport, excused: int) -> str | None:
@@ -185,3 +268,222 @@ class Files:
     def has(self, test_id: str) -> bool:
         """Return whether a test is of one of the files."""
         return self.of(test_id) is not None
+
+
+def _stem(test_id: str) -> str:
+    """Return an id without the parameters that pytest appends."""
+    return test_id.partition("[")[0] if test_id.endswith("]") else test_id
+
+
+def _title(test_id: str) -> str:
+    """Return the last name of an id, without what numbers several of one name."""
+    name = re.split(r"::| > ", test_id)[-1]
+    return re.sub(r" \(\d+\)\Z", "", name)
+
+
+def _place(one: Declared) -> tuple[str, str, str]:
+    return one.file, one.group or os.path.basename(one.file).rpartition(".")[0], one.name
+
+
+def _place_of(test_id: str, file: str) -> tuple[str, str, str]:
+    head, _, name = test_id.partition("::")
+    return file, head.rpartition(".")[2], _stem(name)
+
+
+# --- what is written in test files --------------------------------------------------------------------
+WRITTEN_IN = (".py", ".go", ".js", ".cjs", ".mjs", ".jsx", ".ts", ".cts", ".mts", ".tsx")
+"""Files in whose text tests are looked for."""
+_NAMED = re.compile(r"^[ \t]*(?:async[ \t]+)?(?:def|func)[ \t]+(\w+)", re.MULTILINE)
+_TITLED = re.compile(r"""(["'`])((?:\\.|(?!\1)[^\\\n])*)\1""")
+_CALLED = re.compile(
+    r"""^[ \t]*(?:await[ \t]+)?(?:test|it)[ \t]*\(\s*(["'`])((?:\\.|(?!\1)[^\\\n])*)\1""", re.MULTILINE
+)
+_GO_TEST = re.compile(r"^func[ \t]+(Test\w*)\(\w+[ \t]+\*testing\.T\)", re.MULTILINE)
+_GO_ELSEWHERE = re.compile(
+    r"^//(?:go:build| ?\+build)|_(?:windows|darwin|js|wasm|arm64?|386)_test\.go\Z", re.MULTILINE
+)
+_CHOOSES = re.compile(
+    r"(?<![\w-])(?:-k|-t|--deselect|--ignore\S*|--lf|--last-failed|--sw|--stepwise|--test-?[nN]ame-?[pP]attern"
+    r"|--test-only)(?![\w-])|python_(?:functions|classes)"
+)
+_CHOOSES_MARKS = re.compile(r"(?<![\w-])-m(?![\w-])")
+_PLAIN_MARKS = frozenset({"anyio", "asyncio", "django_db", "parametrize", "trio", "usefixtures"})
+_PLAIN = frozenset({"given", "mark", "mock", "patch", "pytest", "unittest"})
+"""Roots of decorators that skip nothing, unless `_SKIPS` is in them."""
+
+
+class Choice(Struct, frozen=True, kw_only=True):
+    """What a project's settings say about which tests run: a test that is written may never run then."""
+
+    names: bool = False
+    """Tests are chosen by their names, or in other ways that cannot be known."""
+    marks: bool = False
+    skips: bool = False
+    """Whether fixtures and hooks may skip any test."""
+
+
+def choice_of(settings: str, hooks: str) -> Choice:
+    """Return what settings choose, the command and the files of a runner, and what conftests do."""
+    return Choice(
+        names=_CHOOSES.search(settings) is not None or "deselect" in hooks or "_ignore" in hooks,
+        marks=_CHOOSES_MARKS.search(settings) is not None,
+        skips="skip" in hooks or "xfail" in hooks,
+    )
+
+
+def names_in(file: str, text: str) -> frozenset[str]:
+    """Return the names that functions have in a test file, or in JavaScript the texts that may be titles."""
+    if file.endswith((".py", ".go")):
+        return frozenset(_NAMED.findall(text))
+    return frozenset(_title(bounded_id(_unescaped(found[1]).strip())) for found in _TITLED.findall(text))
+
+
+def last_names(known: Mapping[str, Outcome]) -> frozenset[str]:
+    """Return the names that ids end in, with and without their parameters."""
+    return frozenset(name for test_id in known for name in (_title(test_id), _title(_stem(test_id))))
+
+
+def held_of(
+    report: TestReport, known: Mapping[str, Outcome], names: Mapping[str, frozenset[str]], red: Red
+) -> dict[str, tuple[str, ...]]:
+    """Return what passed before the story and must still, by test file; `names` are what is written in each.
+
+    That is what passes at the red step, or could not run there because of a file that could not be loaded.
+    A test whose name is in no file comes from the program, which may take it away.
+    """
+    files, found = Files(tuple(names)), dict[str, list[str]]()
+    written: dict[str, list[str]] = {}
+    for file, all_names in names.items():
+        for name in all_names:
+            written.setdefault(name, []).append(file)
+    for test_id, outcome in islice(known.items(), MAX_RED):
+        now = report.results.get(test_id)
+        if outcome != "passed" or now not in {None, "passed"}:
+            continue
+        name = next((one for one in (_title(test_id), _title(_stem(test_id))) if one in written), "")
+        places = [file for file in written.get(name, ()) if files.of(test_id) in {None, file}]
+        if now is None:
+            places = [file for file in places if file not in red.files]
+        if places and (now is not None or red.files):
+            found.setdefault(places[0] if len(places) == 1 else "", []).append(test_id)
+    return {file: tuple(ids) for file, ids in found.items()}
+
+
+def declared_in(file: str, text: str, choice: Choice) -> tuple[Declared, ...]:
+    """Return the tests that are written in a file; nothing where that cannot be known."""
+    if choice.names:
+        return ()
+    if file.endswith(".py"):
+        return tuple(_of_python(file, text, choice))
+    if file.endswith(".go"):
+        elsewhere = _GO_ELSEWHERE.search(text) or _GO_ELSEWHERE.search(file)
+        may_skip = ".Skip" in text
+        return () if elsewhere else tuple(
+            Declared(file=file, name=name, may_skip=may_skip) for name in _GO_TEST.findall(text)
+        )  # fmt: skip
+    return () if ".only(" in text else tuple(_of_javascript(file, text))
+
+
+def _of_javascript(file: str, text: str) -> Iterator[Declared]:
+    text = re.sub(r"^[ \t]*/\*.*?\*/", "", text, flags=re.MULTILINE | re.DOTALL)
+    may_skip = re.search(r"\b(?:skip|todo)", text, re.IGNORECASE) is not None
+    times: dict[str, int] = {}
+    for called in _CALLED.finditer(text):
+        line_before = text[: called.start()].rstrip().rpartition("\n")[2]
+        if "${" in called[2] or re.search(r"\b(?:if|else|for|while|switch|case|forEach)\b", line_before):
+            continue
+        name = _title(bounded_id(_unescaped(called[2]).strip()))
+        times[name] = times.get(name, 0) + 1
+    for name, count in times.items():
+        yield Declared(file=file, name=name, may_skip=may_skip, times=count)
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text)
+
+
+def _of_python(file: str, text: str, choice: Choice) -> Iterator[Declared]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of its escapes
+        try:
+            body = ast.parse(text).body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return
+    if "__test__" in text:
+        return
+    of = _Python(body, text.splitlines(), choice)
+    for node in body:
+        if isinstance(node, ast.ClassDef) and _is_collected(node):
+            may_skip = of.skips(node.body) or of.may_skip(node)
+            for inner in node.body:
+                if isinstance(inner, _FUNCTIONS) and of.is_test(inner, node):
+                    skips = may_skip or of.may_skip(inner)
+                    yield Declared(file=file, name=inner.name, group=node.name, may_skip=skips)
+        elif isinstance(node, _FUNCTIONS) and of.is_test(node):
+            yield Declared(file=file, name=node.name, may_skip=of.may_skip(node))
+
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def _is_collected(node: ast.ClassDef) -> bool:
+    """Whether pytest takes a class for one of tests, as it does by default."""
+    has_init = any(isinstance(inner, _FUNCTIONS) and inner.name == "__init__" for inner in node.body)
+    is_case = any(ast.unparse(base).endswith("TestCase") for base in node.bases)
+    return is_case or (node.name.startswith("Test") and not has_init)
+
+
+class _Python:
+    """What a module of tests says about them: only what pytest certainly collects is a test."""
+
+    def __init__(self, body: Sequence[ast.stmt], lines: Sequence[str], choice: Choice) -> None:
+        self._lines = lines
+        self._choice = choice
+        self._plain = set(_PLAIN)
+        for node in body:
+            if isinstance(node, ast.Assign) and not self._says_skip(node):
+                self._plain |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+        self._all_skip = choice.skips or self.skips(body)
+        self._chosen = choice.marks and any("pytestmark" in self._text(node) for node in body)
+
+    def is_test(
+        self, node: ast.FunctionDef | ast.AsyncFunctionDef, inside: ast.ClassDef | None = None
+    ) -> bool:
+        """Return whether a function is a test that runs, whatever marks are chosen."""
+        if not node.name.startswith("test") or self._chosen:
+            return False
+        decorators = [*node.decorator_list, *(inside.decorator_list if inside else ())]
+        if self._choice.marks and any(not self._is_plain_mark(one) for one in decorators):
+            return False
+        words = [ast.unparse(one) for one in node.decorator_list]
+        return not any(re.search(r"fixture|overload|contextmanager|property", word) for word in words)
+
+    def may_skip(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
+        """Return whether a test, or a class of tests, may skip itself."""
+        if self._all_skip or (isinstance(node, _FUNCTIONS) and self._says_skip(node)):
+            return True
+        words = [ast.unparse(one) for one in node.decorator_list]
+        return any(_SKIPS.search(word) or re.split(r"\W", word)[0] not in self._plain for word in words)
+
+    def skips(self, nodes: Sequence[ast.stmt]) -> bool:
+        """Return whether a helper, a fixture or a mark of all may skip tests."""
+        for node in nodes:
+            is_helper = isinstance(node, _FUNCTIONS) and not node.name.startswith("test")
+            is_mark = isinstance(node, ast.Assign) and "pytestmark" in self._text(node)
+            if (is_helper or is_mark) and self._says_skip(node):
+                return True
+        return False
+
+    def _is_plain_mark(self, node: ast.expr) -> bool:
+        found = re.match(r"(?:pytest\.)?mark\.(\w+)", ast.unparse(node))
+        return found is None or found[1] in _PLAIN_MARKS
+
+    def _says_skip(self, node: ast.stmt) -> bool:
+        return _SKIPS.search(self._text(node)) is not None
+
+    def _text(self, node: ast.stmt) -> str:
+        first = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))])
+        return "\n".join(self._lines[first - 1 : node.end_lineno])
+
+
+_SKIPS = re.compile(r"skip|xfail|expectedFailure", re.IGNORECASE)

@@ -100,7 +100,7 @@ def differences(
 ) -> tuple[str, ...]:
     """Return the paths, sorted, that are not as they were; `allowed` are patterns of paths to leave out."""
     changed = [path for path in {**before, **now} if _differs(before.get(path), now.get(path))]
-    may_change = _spec(allowed)
+    may_change = matching(allowed)
     return tuple(sorted(path for path in changed if not may_change(path)))
 
 
@@ -127,7 +127,8 @@ def _differs(before: Sealed | None, now: Sealed | None) -> bool:
     return now is None or (now.seal, now.mode) != (before.seal, before.mode)
 
 
-def _spec(patterns: Sequence[str]) -> Any:
+def matching(patterns: Sequence[str]) -> Any:
+    """Return a function that tells whether a path matches patterns as in .gitignore."""
     from pathspec import GitIgnoreSpec  # noqa: PLC0415  (only a measurement needs it)
 
     return GitIgnoreSpec.from_lines(patterns).match_file
@@ -140,7 +141,7 @@ class _Walk:
     def __init__(self, root: Path, patterns: Sequence[str], command: Sequence[str], within: str) -> None:
         self.caches: list[str] = []
         self._root = root
-        self._is_test = _spec(patterns)
+        self._is_test = matching(patterns)
         self._command = command
         by = _MADE_BY.get(os.path.basename(command[0]) if command else "", frozenset())
         self._named = frozenset(os.path.normpath(f"{within}{name}") for name in _named(command) | by)

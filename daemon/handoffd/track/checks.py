@@ -217,7 +217,8 @@ class Checks:
         """Keep what a red step has left for the green ones. A step that is not red may still add tests."""
         red = red_of(report, baseline.results, baseline.unloadable, baseline.red_at(order.red))
         rule = self._files.rules.steps.get(order.step)
-        red = await self._test_files.kept(red, rule.claude_writes if rule is not None else ())
+        patterns = rule.claude_writes if rule is not None else ()
+        red = await self._test_files.kept(red, patterns, report, baseline)
         fault = await self._keep_baseline(order.story, baseline.with_red(order.dispatch, red, order.red))
         note = f"{red.more} more are not held" if red.more else None
         return replace(found, held=fault is None, note=fault or note)
@@ -235,7 +236,8 @@ class Checks:
         """Return what a green step proved: held to the red step's tests, and to its test files."""
         # Where these are as they were, they skip what they skipped; else the second run shows it.
         own = skipped(report) if change.why_not is None else frozenset()
-        found = evidence.held_to(red, report, baseline, own, found)
+        red = self._test_files.without_allowed(red)
+        found = evidence.held_to(red, report, baseline, own, found, change.paths)
         if found.failing or found.unproven is not None:
             return found
         if change.problem is not None:

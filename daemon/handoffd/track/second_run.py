@@ -12,9 +12,10 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from anyio import to_thread
@@ -24,7 +25,22 @@ from msgspec.structs import replace
 from handoffd.engine.track import TrackKey, Workspace
 from handoffd.engine.wording import first_few
 from handoffd.errors import StoreError
-from handoffd.execute.proof import CHANGED, Red, Sealed
+from handoffd.execute.checks import read_bounded
+from handoffd.execute.evidence import Baseline
+from handoffd.execute.proof import (
+    CHANGED,
+    MAX_DECLARED,
+    WRITTEN_IN,
+    Kind,
+    Red,
+    Sealed,
+    choice_of,
+    declared_in,
+    held_of,
+    last_names,
+    names_in,
+)
+from handoffd.execute.reports.report import TestReport
 from handoffd.execute.sandbox.plan import LANDLOCK, OFF
 from handoffd.execute.sandbox.planning import combined
 from handoffd.files.run_removal import bytes_below
@@ -37,6 +53,7 @@ from handoffd.inspection.test_files import (
     forget_compiled,
     keepable,
     lay_back,
+    matching,
     secret,
     survey,
 )
@@ -46,6 +63,8 @@ COPY_LIMIT_S = 600.0
 """How long it may take to copy a workspace."""
 _OF_TESTS = re.compile(r"test|spec|fixture|mock|snapshot|e2e", re.IGNORECASE)
 """What else a red step may write, such as `src/**`, is not compared: green steps change it."""
+_MOST_TEXT = 1024 * 1024
+"""Bytes of a test file in which tests are looked for."""
 _ROOM = 1024 * 1024 * 1024
 """Bytes that a copy leaves free on the daemon's disk."""
 
@@ -85,14 +104,26 @@ class TestFiles:
         asked = combined(self._services.settings.sandbox, self._files.settings.sandbox)
         return asked.level not in {LANDLOCK, OFF}
 
+    @property
+    def _within(self) -> str:
+        """The project's folder from the top of the workspace, with a slash; empty where it is the same."""
+        within = os.path.relpath(self._workspace().folder, self.top)
+        return "" if within == "." else f"{within}/"
+
     def in_copy(self, copy: Path) -> Path:
         """Return the project's folder in a copy of the workspace."""
         return copy / Path(self._workspace().folder).relative_to(self.top)
 
     # --- when they are red -----------------------------------------------------------------------
-    async def kept(self, red: Red, patterns: Sequence[str]) -> Red:
-        """Return it with the test files as they are now; `patterns` are what the red step may write."""
-        return await to_thread.run_sync(self._kept, red, tuple(patterns))
+    async def kept(self, red: Red, patterns: Sequence[str], report: TestReport, baseline: Baseline) -> Red:
+        """Return it with the test files as they are now; `patterns` are what the red step may write.
+
+        `report` is of the red step's tests.
+        """
+        red = await to_thread.run_sync(self._kept, red, tuple(patterns))
+        if red.tests is None or not report.verified:
+            return red
+        return await to_thread.run_sync(self._with_written, red, report, baseline)
 
     def _kept(self, red: Red, patterns: tuple[str, ...]) -> Red:
         wanted = tuple(pattern for pattern in patterns if _OF_TESTS.search(pattern))
@@ -108,7 +139,52 @@ class TestFiles:
         files = {path: replace(sealed, blob=blobs.get(path)) for path, sealed in seen.files.items()}
         return replace(red, tests=files, patterns=wanted)
 
+    def _with_written(self, red: Red, report: TestReport, baseline: Baseline) -> Red:
+        """Return it with the tests that must run by what is written in its files."""
+        go = {os.path.dirname(file) for file in red.files if file.endswith(".go")}
+        had = last_names(baseline.results)
+        names: dict[str, frozenset[str]] = {}
+        unloadable: dict[str, str] = {}
+        hooks = ""
+        for file, text in self._texts(red.tests or {}, "test"):
+            names[file] = names_in(file, text) & had
+            hooks += text if os.path.basename(file) == "conftest.py" else ""
+            if file in red.files or (file.endswith(".go") and os.path.dirname(file) in go):
+                unloadable[file] = text
+        settings = self._texts(red.tests or {}, "setting")
+        command = re.split(r"\bpytest\b", " ".join(self._files.settings.test.command or ()), maxsplit=1)[-1]
+        choice = choice_of("\n".join([command, *(text for _, text in settings)]), hooks)
+        new = (
+            one
+            for file, text in sorted(unloadable.items())
+            for one in declared_in(file, text, choice)
+            if file in red.files or one.name not in had
+        )
+        held = {
+            file and f"{self._within}{file}": ids
+            for file, ids in held_of(report, baseline.results, names, red).items()
+        }
+        return replace(red, declared=tuple(islice(new, MAX_DECLARED)), held=held)
+
+    def _texts(self, files: Mapping[str, Sealed], kind: Kind) -> Iterator[tuple[str, str]]:
+        """Yield files of tests or settings by their paths from the project's folder, as ids have them."""
+        for path, sealed in files.items():
+            has_tests = kind == "setting" or path.endswith(WRITTEN_IN)
+            if sealed.kind == kind and has_tests and path.startswith(self._within):
+                body = read_bounded(self.top / path, _MOST_TEXT + 1) or b""
+                text = "" if len(body) > _MOST_TEXT else body.decode("utf-8", "replace")
+                yield path.removeprefix(self._within), text
+
     # --- when they must be green -----------------------------------------------------------------
+    def without_allowed(self, red: Red) -> Red:
+        """Return it without the tests of files that a person lets a story change."""
+        if not self._files.settings.allow_test_changes:
+            return red
+        allowed = [self._from_top(pattern) for pattern in self._files.settings.allow_test_changes]
+        spec = matching(allowed)
+        held = {file: ids for file, ids in red.held.items() if file and not spec(file)}
+        return replace(red, held=held)
+
     async def changed(self, red: Red) -> Change:
         """Return how they differ from what a red step left: before the tests are run, which may write."""
         return await to_thread.run_sync(self._changed, red)
@@ -169,17 +245,15 @@ class TestFiles:
     def _survey(self, top: Path, patterns: Sequence[str]) -> Survey:
         command = self._files.settings.test.command or ()
         own = (self._from_top(pattern) for pattern in (*TEST_FILES, *patterns))
-        within = os.path.relpath(self._workspace().folder, self.top)
         more = [pattern for pattern in own if pattern not in TEST_FILES]
-        return survey(top, (*TEST_FILES, *more), command, "" if within == "." else f"{within}/")
+        return survey(top, (*TEST_FILES, *more), command, self._within)
 
     def _from_top(self, pattern: str) -> str:
         """Return a pattern that is from the project's folder as one from the top of the workspace."""
-        within = os.path.relpath(self._workspace().folder, self.top)
         negated, bare = ("!", pattern[1:]) if pattern.startswith("!") else ("", pattern)
-        if within == "." or "/" not in bare.rstrip("/") or bare.startswith("**/"):
+        if not self._within or "/" not in bare.rstrip("/") or bare.startswith("**/"):
             return pattern
-        return f"{negated}/{within}/{bare.lstrip('/')}"
+        return f"{negated}/{self._within}{bare.lstrip('/')}"
 
     def _blobs(self) -> Blobs:
         return Blobs(self._workspace().folder, self._services.settings.state_dir, self._services.environment)

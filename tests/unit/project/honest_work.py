@@ -17,9 +17,8 @@ from tests.unit.project.cheating import (
     PYTHON,
     Language,
 )
-from tests.unit.project.cheats import IN_MAKE, WITHOUT_NPM
+from tests.unit.project.cheats import IN_MAKE, UNBORN, UNBORN_JS, WITHOUT_NPM
 
-SOLVE = "cp -r $SOLVED/. .\n"
 AGAIN = "; also with the red step's versions of "
 
 # --- pytest -------------------------------------------------------------------------------------------
@@ -61,6 +60,30 @@ PYTEST: dict[str, tuple[Language, str, str]] = {
         "rm pytest.ini\n"
         "printf '[tool.pytest.ini_options]\\ntestpaths = [\"tests\"]\\n' >> pyproject.toml",
         f"4 tests pass{AGAIN}pyproject.toml, pytest.ini",
+    ),
+    "tests of what did not exist, one of them for another system": (
+        replace(
+            UNBORN,
+            red={
+                "tests/test_cart.py": "import sys\nimport pytest\nfrom cart import total\n\n"
+                "@pytest.fixture\ndef test_data():\n    return [1]\n\n"
+                "def test_sum(test_data):\n    assert total(test_data) == 1\n\n"
+                "@pytest.mark.skipif(sys.platform != 'win32', reason='there')\n"
+                "def test_there():\n    assert 0\n"
+            },
+        ),
+        "", "2 tests pass",
+    ),
+    "an old program and its cases": (
+        replace(
+            IN_PYTHON,
+            files={
+                **PYTHON, "names.py": "NAMES = ['a', 'b']\n",
+                "tests/test_names.py": "import pytest\nfrom names import NAMES\n\n"
+                "@pytest.mark.parametrize('name', NAMES)\ndef test_name(name):\n    assert name\n",
+            },
+        ),
+        "echo 'NAMES = [\"b\", \"c\"]' > names.py", "6 tests pass",
     ),
     "better tests, with their imports in order": (
         IN_PYTHON,
@@ -115,6 +138,7 @@ NO_MODULE = replace(
     files={"cart.js": "exports.total = () => null;\n", "package.json": json.dumps({"name": "shop"})},
     red={"test/cart.test.mjs": JS_TESTS},
 )
+OTHER_SUM = 'import test from "node:test";\ntest("sum", () => {});\n'
 NODE: dict[str, tuple[Language, str, str]] = {
     "a dependency with a program, and a lock file": (
         IN_JAVASCRIPT,
@@ -123,6 +147,20 @@ NODE: dict[str, tuple[Language, str, str]] = {
         "echo '{\"name\": \"tool\", \"bin\": \"tool.js\"}' > node_modules/tool/package.json\n"
         "echo '#!/usr/bin/env node' > node_modules/tool/tool.js\n"
         "ln -s ../tool/tool.js node_modules/.bin/tool", f"3 tests pass{AGAIN}node_modules/.bin/tool",
+    ),
+    "tests of what did not exist, of a name that another has": (
+        replace(
+            UNBORN_JS,
+            files={**UNBORN_JS.files, "test/other.test.js": OTHER_SUM},
+        ),
+        "", "4 tests pass",
+    ),
+    "a name that another test has": (
+        replace(
+            IN_JAVASCRIPT,
+            files={**JAVASCRIPT, "test/other.test.js": OTHER_SUM},
+        ),
+        "", "4 tests pass",
     ),
     "scripts beside that of the tests, and after it, which counts their lines": (
         IN_JAVASCRIPT,
@@ -141,7 +179,7 @@ NODE: dict[str, tuple[Language, str, str]] = {
         "echo 'export const basket = [1, 2];' > test/baskets.js\n"
         "sed -i 's/\\[1, 2\\]/basket/; 1i import { basket } from \"./baskets.js\";' test/cart.test.js\n"
         "sed 's/\"sum\"/\"total\"/' test/cart.test.js > test/more.test.js",
-        f"5 tests pass{AGAIN}test/baskets.js, test/cart.test.js, test/more.test.js",
+        f"6 tests pass{AGAIN}test/baskets.js, test/cart.test.js, test/more.test.js",
     ),
 }  # fmt: skip
 

@@ -35,11 +35,12 @@ from tests.unit.project.cheats import (
     NODE,
     NODE_ITSELF,
     PLANTED,
+    PROJECTS,
     RUNNER,
+    SOLVE,
     TESTS,
     WITHOUT_NPM,
 )
-from tests.unit.project.honest_work import SOLVE
 
 
 @pytest.fixture(scope="session")
@@ -119,6 +120,18 @@ async def test_a_cheat_of_go_test_does_not_pass(go_stage: Stage, name: str) -> N
 async def test_a_cheat_of_make_does_not_pass(stage: Stage, name: str) -> None:
     """Only an exit code is known of these tests."""
     await is_caught(stage, IN_MAKE, MAKE[name])
+
+
+@pytest.mark.parametrize("name", PROJECTS)
+async def test_a_cheat_does_not_pass_in_other_projects(
+    stage: Stage, request: pytest.FixtureRequest, name: str
+) -> None:
+    """Where tests had no ids when they were red, or an old program is broken."""
+    language, script, said = PROJECTS[name]
+    beside = {"tap": "node_stage", "gotest": "go_stage"}
+    if language.report in beside:
+        request.getfixturevalue(beside[language.report])
+    await is_caught(stage, language, (script, said))
 
 
 async def test_tests_in_a_folder_beside_the_code_are_the_red_steps_too(stage: Stage) -> None:

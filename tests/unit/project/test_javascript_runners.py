@@ -14,7 +14,7 @@ import pytest
 from msgspec import Struct
 from tests.support import javascript
 from tests.unit.project.cheating import Language, Played, Stage
-from tests.unit.project.honest_work import SOLVE
+from tests.unit.project.cheats import SOLVE
 
 from handoffd.inspection.suites import find_suites
 

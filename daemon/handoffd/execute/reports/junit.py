@@ -16,6 +16,7 @@ from xml.parsers import expat
 import junitparser
 
 from handoffd.execute.reports.report import (
+    EVERYTHING,
     MAX_MESSAGE_CHARS,
     Collector,
     Outcome,
@@ -53,6 +54,8 @@ def read(body: bytes) -> TestReport:
         return unusable(f"the JUnit report is not well-formed XML: {error}")
     if reader.internal_error:
         return unusable(f"the test runner broke: {reader.internal_error}")
+    if reader.ended_inside:
+        return reader.found.report(cut_short=(EVERYTHING,), unnamed_failure="the run was ended inside a test")
     return reader.found.report()
 
 
@@ -62,6 +65,8 @@ class _Reader:
     def __init__(self) -> None:
         self.found = Collector()
         self.internal_error: str | None = None
+        self.ended_inside = False
+        """Whether a test has begun and has no name: `pytest.exit` leaves it so."""
         self._elements = 0
         self._depth = 0
         self._suites: list[str] = []
@@ -112,6 +117,8 @@ class _Reader:
         message, text = _first_bad(case)
         if (case.classname, name, message) == ("pytest", "internal", "internal error"):
             self.internal_error = (text.strip().splitlines() or [message])[-1][:300]
+        elif case.name is None and case.classname is None and not case.result:
+            self.ended_inside = True
         elif file := _unloadable_file(case, message, text):
             self.found.add_load_error(file, text or message)
         else:

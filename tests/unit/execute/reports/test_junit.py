@@ -107,6 +107,13 @@ def test_odd_cases_are_understood(cases: str, results: dict[str, str]) -> None:
     assert results == junit.read(suite(cases)).results
 
 
+def test_a_run_that_was_ended_inside_a_test_is_not_complete() -> None:
+    """As by `pytest.exit`: the test has no name, and no result."""
+    report = junit.read(suite('<testcase classname="c" name="a"/><testcase time="0.000" />'))
+    assert ({"c::a": "passed"}, ("",)) == (report.results, report.cut_short)
+    assert "the run was ended inside a test" == report.unnamed_failure
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
 def test_a_doctype_is_refused_before_entities_exist(encoding: str) -> None:
     """An entity bomb costs nothing, however the document is encoded."""
