@@ -53,9 +53,8 @@ def told(status: Json, *, whole: bool, every: bool = False) -> list[str]:
     if size is None:
         return report(status, whole=whole)
     width, height = size
-    if whole:
-        return report(status, whole=True, width=width)
-    return screen(status, width=width, height=None if every else height - 1)  # the prompt takes a line
+    rest = None if every else height - 1  # the prompt takes a line
+    return report(status, whole=True, width=width) if whole else screen(status, width=width, height=rest)
 
 
 def report(status: Json, *, whole: bool, width: int | None = None) -> list[str]:
@@ -222,6 +221,7 @@ def _notes(project: Json, track: Json | None, *, whole: bool) -> Iterator[str]:
         yield from brief(track["review"], project) if track.get("review") else ()  # older daemons send none
     for story in track.get("unlanded", ()):  # older daemons send none
         yield f"not merged yet: {plain(story)}: {plain(by_name(_landing(project, story), project))}"
+    yield from (f"set aside: {plain(story)}" for story in track["parked"])
     if track.get("to_land") and track.get("whereabouts"):
         yield from ways(track["whereabouts"], project, track["story"])
         return
@@ -305,9 +305,8 @@ def _result_in_detail(track: Json) -> Iterator[str]:
         yield f"post check: {'passed' if track['lint_pass'] else 'failed'}"
     if track["human_note"]:
         yield f"note: {plain(track['human_note'])}"
-    for key, word in (("blocked_by", "blocked by"), ("parked", "set aside")):
-        if track[key]:
-            yield f"{word}: {', '.join(map(plain, track[key]))}"
+    if track["blocked_by"]:
+        yield f"blocked by: {', '.join(map(plain, track['blocked_by']))}"
 
 
 def placed(where: Json) -> str:
@@ -338,16 +337,18 @@ def _backlog(track: Json, width: int) -> str:
     from handoffd.engine.wording import counted
 
     stories, upcoming = track["backlog"], track.get("next_story")
-    count = counted(len(stories), "story", "stories")
     by_itself = ", which starts by itself" if track.get("next_by_itself") else ""
-    if by_itself and track.get("needs_you") and not track.get("workspace"):
+    if track.get("next_waits"):  # older daemons send none
+        by_itself = f", but {plain(track['next_waits'])}"
+    elif by_itself and track.get("needs_you") and not track.get("workspace"):
         by_itself += f" once {plain(track['story'])} is over"
     if upcoming is None:
         first = "none of them can start" if len(stories) > 1 else f"{plain(stories[0])} cannot start"
     else:
         first = f"next {plain(upcoming)}{by_itself}"
     others = ", ".join(plain(story) for story in stories if story != upcoming)
-    return shorten(f"{count}, {first}" + (f"; {others}" if others and len(stories) > 1 else ""), width)
+    first = f"{counted(len(stories), 'story', 'stories')}, {first}"
+    return shorten(first + (f"; {others}" if others and len(stories) > 1 else ""), width)
 
 
 # --- an open gate --------------------------------------------------------------------------------------

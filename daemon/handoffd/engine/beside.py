@@ -108,17 +108,24 @@ def next_beside(
     """Return the story that gets a track of its own now; None while there is no room, or none can start.
 
     `desk` is the track `main`; `standings` has one for each track, `main` first. While that has no story in
-    flight it takes the next one itself, unless people have stopped it.
+    flight it takes the next one itself, unless people have stopped it; and only there, a story that was set
+    aside goes on.
     """
     takes_it = standings[0] in {"free", "over"} and not stopped(desk.ledger)
     if takes_it or standings.count("works") >= room.parallel:
         return None
-    if standings.count("waits") > room.waiting:
+    if too_many_wait(standings, room):
         return None
-    upcoming = unasked(desk.ledger, auto_continue=auto_continue, beside=True)
+    apart = without(desk.ledger.backlog, {one.state.story or "" for one in desk.ledger.parked})
+    upcoming = unasked(desk.with_ledger(backlog=apart).ledger, auto_continue=auto_continue, beside=True)
     if upcoming is None or not (upcoming.bootstrapped or desk.ledger.stories_done):
         return None  # the bootstrap of a project is one story's, and the others build on it
     return upcoming
+
+
+def too_many_wait(standings: Sequence[Standing], room: Room) -> bool:
+    """Return whether more stories wait than may while another one begins beside them."""
+    return standings.count("waits") > room.waiting
 
 
 # --- stories that change the same files -----------------------------------------------------------------

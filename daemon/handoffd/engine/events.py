@@ -1,7 +1,6 @@
 """What happens to a track, in the past tense: what people ask for, and facts.
 
-A person's verb is an event, too: they gave it, and `decide` may refuse it. Every event carries all that
-`decide` needs to judge it, and the journal stores it as it is.
+A person's verb is one, too, which `decide` may refuse. Each has all that `decide` needs to judge it.
 """
 
 from __future__ import annotations
@@ -70,7 +69,8 @@ class Started(Tagged, frozen=True, kw_only=True):
     names_story: bool = False
     """Whether `force` resumes a story set aside at its step, and the answer warns of one without a text."""
     beside: bool = False
-    """Whether the story may have a track of its own while another one is in flight."""
+    at_once: bool = False
+    """Whether the story may have a track of its own beside another one; and begins by itself, in any case."""
     keeps_unlanded: bool = False
     awaits_landing: bool = False
     """Whether it leaves `main` to a story that could not be landed, or that the daemon lands just now."""

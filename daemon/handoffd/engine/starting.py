@@ -100,7 +100,7 @@ def _started(situation: Situation, event: Started, entries: tuple[Queued, ...]) 
         anew = not event.force and parked_of(situation.ledger, event.story) is None
         if event.keeps_unlanded and anew and is_unlanded(situation.track):
             by_itself = event.beside or event.schedule is not None
-            return _queue_beside(situation, entries) if by_itself else _not_landed(situation)
+            return _queue_beside(situation, event, entries) if by_itself else _not_landed(situation)
         if event.awaits_landing and anew and event.story != situation.state.story:
             return _queue_asked(situation, entries)
         if (waiting := _waiting_of(situation, event.schedule)) is not None:
@@ -112,7 +112,7 @@ def _started(situation: Situation, event: Started, entries: tuple[Queued, ...]) 
     if not running and (event.force or parks):
         return _start_now(_set_aside(situation, event), event, entries[0], entries[1:], aside=True)
     if event.beside and (running or not event.force) and situation.state.story not in {None, event.story}:
-        return _queue_beside(situation, entries)
+        return _queue_beside(situation, event, entries)
     return _in_the_way(situation, event, running=running)
 
 
@@ -222,12 +222,17 @@ def _queue(situation: Situation, entries: tuple[Queued, ...]) -> Decision:
     return accept(track, f"{names} {verb} {behind_}{why}", do=f"{how} when that is done")
 
 
-def _queue_beside(situation: Situation, entries: tuple[Queued, ...]) -> Decision:
+def _queue_beside(situation: Situation, event: Started, entries: tuple[Queued, ...]) -> Decision:
     """Queue stories that get tracks of their own while the one in flight goes on."""
-    track = _queued(situation.track, entries)
+    ledger = situation.ledger
+    if event.at_once and any(parked_of(ledger, one.story) for one in entries):  # it goes on in this track
+        return _queue(situation, tuple(replace(one, asked=True) for one in entries))
+    track = _queued(situation.track, tuple(replace(one, asked=one.asked or event.at_once) for one in entries))
     names, why = ", ".join(entry.story for entry in entries), _waiting_in_words(track, entries)
     verb = "starts" if len(entries) == 1 else "start"
     message = f"{names} {verb} beside {situation.state.story} when there is room (stories.parallel){why}"
+    if event.at_once and ledger.project_paused_by is not None:
+        message += f", once the project is resumed, which {ledger.project_paused_by} has paused"
     return accept(track, message)
 
 

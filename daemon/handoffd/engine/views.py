@@ -76,9 +76,8 @@ class GateTests(TestChanges, frozen=True, kw_only=True):
     run: str | None = None
     """The attempt after which they were measured last."""
     failing: tuple[str, ...] = ()
-    """The tests that fail, without the ones that failed before the story."""
     regressed: tuple[str, ...] = ()
-    """The failing ones that passed before the story."""
+    """The tests that fail and did not do so before the story; and which of them passed then."""
     new_collected: int | None = None
     """How many tests the story has added."""
     files: tuple[str, ...] = ()
@@ -135,7 +134,7 @@ class GateView(Struct, frozen=True, kw_only=True):
     project: str
     command: str
     folder: str
-    """Where the story's files are: the project's root, or the story's clone."""
+    """Where the story's files are: the root, or its clone; `scenarios` say there what it comes to."""
     story: str
     step: str
     title: str | None
@@ -147,16 +146,14 @@ class GateView(Struct, frozen=True, kw_only=True):
     ahead: tuple[str, ...]
     """The steps that are behind the story, and the ones that follow an approval."""
     scenarios: tuple[str, ...]
-    """The files that say what the story comes to, below `folder`."""
     changes: Changes | None
     tests: GateTests
     attempts: tuple[GateAttempt, ...]
     rejections: tuple[GateRejection, ...]
     """Where people sent it back since it was started, the oldest first."""
     unclear: tuple[OpenPoint, ...]
-    """The lines that are marked `[NEEDS CLARIFICATION]`."""
     unticked: tuple[OpenPoint, ...]
-    """The boxes of CHECKLIST.md that the steps behind the story have left open."""
+    """Lines marked `[NEEDS CLARIFICATION]`; boxes of CHECKLIST.md that steps behind it have left open."""
     tokens: int | None
     cost_usd: float | None
     seconds: float
@@ -248,6 +245,8 @@ class TrackView(Struct, frozen=True, kw_only=True):
     """The story of the backlog that starts next; null when none can."""
     next_by_itself: bool = False
     """Whether it starts automatically once no story is in flight; else `continue` starts it."""
+    next_waits: str | None = None
+    """Why it does not start now, in words, where too many stories wait (`stories.waiting`)."""
     review_suggested: bool = False
     """Whether a review of the whole project is suggested, now that the story is done."""
     title: str | None = None
@@ -342,7 +341,11 @@ class BacklogView(Struct, frozen=True, kw_only=True):
     next_by_itself: bool = False
     """Whether that starts by itself, as one that a schedule queued does; else a `continue` starts it."""
     beside: tuple[str, ...] = ()
-    """The stories in flight in tracks of their own."""
+    set_aside: tuple[str, ...] = ()
+    to_land: tuple[str, ...] = ()
+    """The stories in flight in tracks of their own; the ones set aside, and done ones that are not landed."""
+    next_waits: str | None = None
+    """Why the next one does not start now, in words, where too many stories wait (`stories.waiting`)."""
 
 
 StoryStanding = Literal["in_flight", "queued", "set_aside", "done", "closed", "discarded"]
@@ -390,16 +393,14 @@ class WorkspaceView(Struct, frozen=True, kw_only=True):
     story: str
     folder: str
     branch: str | None
-    """The story's branch, in the clone and in the project's repository."""
     base: str | None
-    """The commit that the branch begins at."""
+    """The story's branch, in the clone and in the project's repository, and where it begins."""
     made_at: Moment
     bytes: int
     """What it takes on the disk; what it borrows from the project's repository is not counted."""
     ready: bool
-    """Whether its set-up has run."""
     kept: str | None
-    """Why it is kept, in words; null: `gc` removes it."""
+    """Whether its set-up has run; and why it is kept, in words; null: `gc` removes it."""
 
 
 class LandingRequest(Struct, frozen=True, kw_only=True):
@@ -503,9 +504,8 @@ class ScheduleView(Struct, frozen=True, kw_only=True):
     cron: str
     timezone: str
     story: str | None
-    """What it starts next."""
     custom: str | None
-    """The instruction, where that is a custom task."""
+    """What it starts next; and its instruction, where that is a custom task."""
     overlap: Literal["skip", "queue"]
     catch_up: Literal["none", "one"]
     next_at: Moment | None

@@ -479,7 +479,10 @@ class Roster:
     async def backlog(self, project: str) -> BacklogView:
         """Return the queued stories of a project."""
         with self._register.guest(project):
-            return backlog_of(await self._loops.awake(project))
+            found = await self._loops.awake(project)
+            if not found.files.loaded:  # one that was at rest has not read its settings yet
+                await found.look()
+            return backlog_of(found)
 
     async def story(self, project: str, story: str | None) -> StoryView:
         """Return a story with its text or what the memory says; None: the one in flight. Raises NotFound."""

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from handoffd.capacity.slots import Slots
-from handoffd.engine.decision import Blocked, Decision, next_command, waits_at_gate
+from handoffd.engine.decision import Blocked, Decision, next_command, to_land, waits_at_gate
 from handoffd.engine.routing import (
     MAX_ATTEMPTS,
     coming,
@@ -234,6 +234,7 @@ def _track_view(project: Project, flight: _Flight, slots: Slots) -> TrackView | 
         needs_you=following is not None and _needs_a_person(track.track, to_land=lands, gate=gate),
         next_story=upcoming.story if upcoming is not None else None,
         next_by_itself=unasked(ledger, **going_on) is not None,
+        next_waits=project.stories.full() if upcoming is not None else None,
         review_suggested=recorded.step == DONE and ledger.review.suggested,
     )
 
@@ -437,6 +438,8 @@ def backlog_of(project: Project) -> BacklogView:
     track, going_on = main.track, _going_on(project, main)
     by_itself, upcoming = unasked(track.ledger, **going_on), coming(track.ledger, **going_on)
     held = track.ledger.project_paused_by and not track.ledger.paused_by
+    ended = [one.track for one in project.tracks.values() if to_land(one.track) is not None]
+    over = tuple(one.state.story for one in ended if one.state is not None and one.state.story is not None)
     following = command("resume") if held else next_command(track, project.files.rules)
     if following == approving(_in_flight(track)):
         following = showing_gate(_own(project, main))
@@ -448,7 +451,10 @@ def backlog_of(project: Project) -> BacklogView:
         paused_by=track.ledger.project_paused_by,
         next_story=upcoming.story if upcoming is not None else None,
         next_by_itself=by_itself is not None,
-        beside=tuple(entry.story for entry in track.ledger.beside),
+        next_waits=project.stories.full() if upcoming is not None else None,
+        beside=tuple(one.story for one in track.ledger.beside if one.story not in over),
+        set_aside=tuple(one.state.story for one in track.ledger.parked if one.state.story is not None),
+        to_land=(*over, *track.ledger.to_land),
         next_command=addressed(following, project.root) if following else None,
         stories=tuple(
             _queued_view(track, place, entry) for place, entry in enumerate(track.ledger.backlog, start=1)

@@ -15,7 +15,7 @@ import msgspec
 import structlog
 from msgspec.structs import replace
 
-from handoffd.engine.beside import Room, Standing, all_wait, next_beside, standing_of
+from handoffd.engine.beside import Room, Standing, all_wait, next_beside, standing_of, too_many_wait
 from handoffd.engine.decision import Refusal, Result
 from handoffd.engine.events import (
     Aborted,
@@ -144,14 +144,30 @@ class Stories:
 
     # --- opening ---------------------------------------------------------------------------------
     def _next(self) -> Queued | None:
-        settings, desk = self._project.files.settings, self._desk
+        desk = self._desk
         if not self._project.workable or not self.beside:
             return None
         if any(all_wait(track.track) for track in (desk, *self._others)):
             return None
-        room = Room(parallel=settings.stories.parallel, waiting=settings.stories.waiting)
         standings = [self._standing(track) for track in (desk, *self._others)]
-        return next_beside(desk.track, standings, room, auto_continue=desk.continues)
+        return next_beside(desk.track, standings, self._room, auto_continue=desk.continues)
+
+    @property
+    def _room(self) -> Room:
+        stories = self._project.files.settings.stories
+        return Room(parallel=stories.parallel, waiting=stories.waiting)
+
+    def full(self) -> str | None:
+        """Return that too many stories wait for another one to begin, in words; None while they do not."""
+        tracks = (self._desk, *self._others)
+        standings = {track: self._standing(track) for track in tracks}
+        free = standings[self._desk] in {"free", "over"}  # its track takes the next one
+        if not self.beside or free or not too_many_wait([*standings.values()], self._room):
+            return None
+        waiting = [track.track.state for track, standing in standings.items() if standing == "waits"]
+        stories = first_few(tuple(state.story or "" for state in waiting if state is not None))
+        most = self._room.waiting
+        return f"of {stories}, no more than {most} may wait while another one begins (stories.waiting)"
 
     def _standing(self, track: TrackSupervisor) -> Standing:
         return standing_of(track.track, held_up=track.held_up)
@@ -229,8 +245,9 @@ class Stories:
         landing = beside and self._project.lands_first(self._desk.track)
         if isinstance(verb, Continued):
             return replace(verb, keeps_unlanded=beside, awaits_landing=landing)
-        continues = beside and self._desk.continues
-        return replace(verb, beside=continues, keeps_unlanded=beside, awaits_landing=landing)
+        asked = beside and verb.schedule is None
+        continues = asked or (beside and self._desk.continues)
+        return replace(verb, beside=continues, at_once=asked, keeps_unlanded=beside, awaits_landing=landing)
 
     async def _given_once(self, track: TrackSupervisor, verb: Verb, request: str) -> Result:
         """Let one of several tracks decide a verb, if it has not done so for the same request before.

@@ -194,6 +194,13 @@ def test_one_project_is_shown_whole() -> None:
         "blocked by: US-0", "backlog: 1 story, next US-9", "set aside: US-8",
     ):  # fmt: skip
         assert f"    {said}" in whole
+    assert "    set aside: US-8" in short
+
+
+def test_a_story_that_has_no_room_does_not_start_by_itself() -> None:
+    """The line has the reason instead."""
+    track = track_view(backlog=("US-9",), next_story="US-9", next_by_itself=True, next_waits="US-8 waits")
+    assert "    backlog: 1 story, next US-9, but US-8 waits" in _lines(project_view("/srv/shop", track))
 
 
 @pytest.mark.parametrize(

@@ -378,6 +378,36 @@ def test_a_start_while_another_story_is_in_flight_is_queued_where_there_are_clon
     assert isinstance(Playbook(at_impl()).given(Started(story="US-2")).decision.result, Refusal)
 
 
+@pytest.mark.parametrize("auto_continue", [False, True])
+def test_a_story_that_a_person_starts_beside_another_one_begins_in_any_case(*, auto_continue: bool) -> None:
+    """A schedule's and a queued one wait for what the settings say; nothing is set aside for it."""
+    play = Playbook(at_impl()).given(Started(story="US-2", then=("US-3",), beside=True, at_once=True))
+    assert ((), [True, True]) == (play.ledger.parked, [entry.asked for entry in play.ledger.backlog])
+    upcoming = next_beside(play.track, ("works",), THREE_AT_ONCE, auto_continue=auto_continue)
+    assert upcoming is not None
+    assert "US-2" == upcoming.story
+    forced = Playbook(at_impl()).given(Started(story="US-2", force=True, beside=True, at_once=True))
+    assert ["US-1"] == [one.state.story for one in forced.ledger.parked]
+
+
+def test_a_story_that_was_set_aside_goes_on_in_its_own_place() -> None:
+    """In a new track it would begin anew."""
+    play = Playbook(at_impl()).given(Started(story="US-2", force=True, beside=True, at_once=True))
+    play.given(Started(story="US-1", beside=True, at_once=True))
+    assert isinstance(play.decision.result, Accepted)
+    assert "US-1 waits behind US-2" in play.decision.result.message
+    assert "starts by itself when that is done" in play.decision.result.caller_instruction
+    assert next_beside(play.track, ("works",), THREE_AT_ONCE, auto_continue=True) is None
+
+
+def test_a_start_in_a_paused_project_names_the_pause() -> None:
+    """As nothing begins before that is over."""
+    play = Playbook(at_impl()).given(Paused(by="mei"))
+    play.given(Started(story="US-2", beside=True, at_once=True))
+    assert isinstance(play.decision.result, Accepted)
+    assert "once the project is resumed, which mei has paused" in play.decision.result.message
+
+
 # --- a story's own track --------------------------------------------------------------------------------
 def test_a_track_begins_with_its_story_and_ends_with_nothing() -> None:
     """As it was in the backlog, with its text; at level 2, past the bootstrap."""

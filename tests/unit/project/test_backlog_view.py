@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -81,6 +82,26 @@ async def test_the_backlog_shows_what_each_story_waits_for(tmp_path: Path) -> No
         await roster.give(root, Aborted())
         told = await roster.backlog(root)
         assert (None, f"handoffd continue {root}") == (told.story, told.next_command)
+
+
+async def test_the_backlog_of_a_project_at_rest_goes_on_as_its_settings_say(tmp_path: Path) -> None:
+    """Which it has not read before a person asks."""
+    gate = "pipelines: {story: {first: review}}\nsteps: {review: {next_on_pass: done}}\n"
+    async with house(tmp_path) as here:
+        root = make_project(tmp_path, rules=gate, settings="auto_continue: true\n")
+        async with daemon(here) as roster:
+            await roster.add(root)
+            await roster.give(root, Initialised(project="shop"))
+            await roster.give(root, Started(story="US-1", then=("US-2",)))
+            await eventually(lambda: "review" == _step(root))
+        async with daemon(here, rest_after_s=0.01) as roster:
+            await eventually(lambda: roster.resting == 1)
+            told = await roster.backlog(root)
+            assert (True, "US-2", True) == (told.auto_continue, told.next_story, told.next_by_itself)
+
+
+def _step(root: str) -> str:
+    return str(json.loads(at(root, ".ai/STATE.json").read_text())["step"])
 
 
 async def test_a_scheduled_story_is_next_where_it_starts_by_itself(tmp_path: Path) -> None:

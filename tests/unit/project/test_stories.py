@@ -208,6 +208,57 @@ async def test_the_backlog_names_every_story_in_flight(tmp_path: Path) -> None:
         assert "US-002" == (await snapshots_of(project, "US-002")).story
 
 
+async def test_a_start_while_a_story_waits_begins_beside_it_whatever_the_settings_say(tmp_path: Path) -> None:
+    """A person wants it now; only `--force` sets the other one aside, and then each screen names that."""
+    async with beside(tmp_path, settings=f"{SIDE_BY_SIDE}auto_continue: false\n", stories=1) as (_, project):
+        await eventually(lambda: "review" == main_state(project).step)
+        told = await given(project, Started(story="US-002"))
+        assert "US-002 starts beside US-001" in told.caller_instruction
+        await all_at(project, "review", "US-002")
+        assert ("US-001", ()) == (main_state(project).story, project.main.track.ledger.parked)
+
+        await given(project, Started(story="US-003", force=True))
+        view = backlog_of(project)
+        assert ("US-003", ("US-002",), ("US-001",)) == (view.story, view.beside, view.set_aside)
+        lines = report({**plain(view), "name": "shop", "daemon": True})
+        assert "Set aside: US-001: handoffd start shop US-001 --queue" in lines
+        await given(project, Started(story="US-001"))
+        assert "Set aside: US-001" in report({**plain(backlog_of(project)), "name": "shop", "daemon": True})
+
+
+async def test_too_many_stories_that_wait_are_named(tmp_path: Path) -> None:
+    """By the status and the backlog: the next one does not start by itself then."""
+    settings = "workspace: clone\nstories: {parallel: 3, waiting: 1}\n"
+    async with beside(tmp_path, settings=settings, stories=2) as (here, project):
+        await eventually(lambda: "review" == main_state(project).step)
+        await all_at(project, "review", "US-002")
+        await given(project, Started(story="US-003"))
+
+        why = "of US-001, US-002, no more than 1 may wait while another one begins (stories.waiting)"
+        view = backlog_of(project)
+        assert (["US-003"], why) == ([one.story for one in view.stories], view.next_waits)
+        lines = report({**plain(view), "name": "shop", "daemon": True})
+        assert f"US-003 does not start now: {why}." in lines
+        shop = await view_of(project, here.services.slots)
+        assert why == shop.tracks[0].next_waits
+        await given(project, Approved(story="US-002"))
+        await eventually(lambda: "US-003" in project.tracks)
+
+
+async def test_a_story_that_is_done_is_not_in_flight(tmp_path: Path) -> None:
+    """The backlog names it as one to land."""
+    async with beside(tmp_path, stories=2) as (_, project):
+        await all_at(project, "review", "US-002")
+        await given(project, Approved(story="US-002"))
+        await all_at(project, "done", "US-002")
+
+        view = backlog_of(project)
+        assert ("US-001", (), ("US-002",)) == (view.story, view.beside, view.to_land)
+        lines = report({**plain(view), "name": "shop", "daemon": True})
+        assert "Not landed yet: US-002: handoffd land shop --story US-002" in lines
+        assert "shop: US-001 is in flight" == lines[0]
+
+
 async def test_what_people_do_themselves_is_for_one_of_the_stories(tmp_path: Path) -> None:
     """Taken with its prompt, handed in, looked at: the one that is named, or the only one that it fits."""
     async with beside(tmp_path, stories=2) as (here, project):

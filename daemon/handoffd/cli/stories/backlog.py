@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,7 +40,7 @@ def report(answer: Json, width: int | None = None) -> list[str]:
     else:
         adding = by_name(command_for(answer["project"], "start", "STORY", "STORY"), named)
         lines.append(f"No story waits: {plain(adding)}")
-    lines += ["", *_what_follows(named)]
+    lines += [*_besides(named), "", *_what_follows(named)]
     return lines if answer["daemon"] else [*lines, no_daemon()]
 
 
@@ -48,6 +49,21 @@ def _now(answer: Json) -> str:
     if not stories:
         return "no story is in flight"
     return f"{', '.join(map(plain, stories))} {'is' if len(stories) == 1 else 'are'} in flight"
+
+
+def _besides(answer: Json) -> Iterator[str]:
+    """Yield the stories that are neither in flight nor queued, and the commands for them."""
+    queued = {one["story"] for one in answer["stories"]}
+    for story in answer.get("set_aside", ()):  # older daemons send none
+        again = by_name(command_for(answer["project"], "start", story, "--queue"), answer)
+        yield f"Set aside: {plain(story)}{'' if story in queued else f': {plain(again)}'}"
+    for story in answer.get("to_land", ()):
+        yield f"Not landed yet: {plain(story)}: {plain(by_name(_landing(answer, story), answer))}"
+
+
+def _landing(project: Json, story: str) -> str:
+    """Return the command that lands a story, as a template."""
+    return command_for(project["project"], "land", "--story", story)
 
 
 def _row(one: Json, upcoming: str | None) -> list[str]:
@@ -75,18 +91,28 @@ def _what_follows(answer: Json) -> list[str]:
     if by_itself and not on:
         upcoming = plain(answer["next_story"])
         lines = [
-            f"{upcoming} starts by itself: a schedule queued it.",
+            f"{upcoming} starts by itself: {_who_asked(answer)}.",
             f"Any other {how}, {said} ({plain(other)}).",
         ]
     elif (answer["next_command"] or "").startswith("handoffd start ") and answer["stories"]:
         lines = [f"The first story waits for `start`. A later one {how}, {said} ({plain(other)})."]
     else:
         lines = [f"The next story {how}, {said} ({plain(other)})."]
+    if answer.get("next_waits"):
+        lines.append(f"{plain(answer['next_story'])} does not start now: {plain(answer['next_waits'])}.")
     if answer["paused_by"]:
         lines.append(f"No story starts: the project was paused by {plain(answer['paused_by'])}.")
     if answer["next_command"] and not (by_itself and answer["story"] is None):
         lines.append(f"  next: {plain(by_name(answer['next_command'], answer))}")
     return lines
+
+
+def _who_asked(answer: Json) -> str:
+    """Return why a story starts by itself where others do not."""
+    entry = next((one for one in answer["stories"] if one["story"] == answer["next_story"]), None)
+    return (
+        "a schedule queued it" if entry is None or entry["schedule"] else f"{plain(entry['by'])} started it"
+    )
 
 
 # --- backlog -------------------------------------------------------------------------------------------
