@@ -277,7 +277,7 @@ def judged_tests(place: Place, tried: Json) -> Finding:
 def judged_post_checks(place: Place, project: str) -> tuple[Finding, ...]:
     """Return which programs that a project's step table starts are not there for the daemon."""
     from handoffd.doctor.examination import path_of_checks
-    from handoffd.doctor.projects import check_post_checks
+    from handoffd.doctor.executors import check_post_checks
 
     (view,) = ask(place, "status", project=project).json["projects"]
     path = path_of_checks(place.environ, place.settings(), _pid(place))

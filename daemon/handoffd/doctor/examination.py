@@ -226,7 +226,7 @@ def _begin(subject: Subject, settings: Settings, seen: _Seen, pid: int | None) -
         hooks=Begun({"hooks": partial(projects.hook_facts, home, roots)}),
         sandbox=Begun({"sandbox": partial(machine.sandbox_facts, settings.sandbox)}),
         tests=Begun({"tests": partial(projects.missing_for_tests, _test_commands(seen), path)}),
-        post_checks=Begun({"post_checks": partial(projects.check_post_checks, _post_checks(seen), path)}),
+        post_checks=Begun({"post_checks": partial(executors.check_post_checks, _post_checks(seen), path)}),
     )
 
 

@@ -1,18 +1,21 @@
-"""Whether the chosen executors are installed, answer and have a login."""
+"""Whether chosen executors are installed, answer and have a login, and programs of post_checks are there."""
 
 from __future__ import annotations
 
 import os
+import re
+import shutil
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from shlex import quote
+from shlex import quote, shlex
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from handoffd.doctor.finding import Finding, fault, fine, warning
 from handoffd.doctor.service import Service
-from handoffd.engine.wording import counted
+from handoffd.engine.wording import command_for, counted
 from handoffd.errors import NotFound
 from handoffd.execute.environment import child_environment
 from handoffd.execute.executor import Executor
@@ -222,3 +225,67 @@ def _shown(path: str) -> str:
     folder = path.rpartition("/")[0] if path.endswith("*") else path
     # Between quotes a shell takes ~ for itself.
     return folder if folder.startswith("~") else '"' + folder.replace(":-~", ":-$HOME") + '"'
+
+
+# --- post_check: whether the programs that a step table starts after a step are there for the daemon --
+# One that is missing fails every attempt of the step, all night. The text of a command is read as a shell
+# would split it, and nothing is run: it may be an agent's. Where the text does not tell, nothing is reported.
+_MOST_STARTED: Final = 20
+"""Programs of one command that are looked up."""
+_PROGRAM: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
+_GOES_ON: Final = frozenset({"!", "do", "elif", "else", "exec", "if", "then", "time", "until", "while", "{"})
+_CHANGES_PATH: Final = frozenset({".", "case", "eval", "export", "for", "function", "source"})
+"""After these, the text does not tell any more which program is meant, or on which PATH."""
+_OF_THE_SHELL: Final = frozenset(
+    {"cd", "command", "done", "exit", "fi", "read", "set", "trap", "ulimit", "umask", "unset", "wait", "}"}
+)  # fmt: skip
+
+
+def programs_of(command: str) -> tuple[str, ...]:
+    """Return the programs that a shell would look up on its PATH for a command, without repetitions."""
+    words = shlex(command.replace("\n", " ; "), posix=True, punctuation_chars=True)
+    words.whitespace_split = True
+    words.commenters = ""
+    try:
+        return tuple(dict.fromkeys(_started(list(words))))[:_MOST_STARTED]
+    except ValueError:
+        return ()  # of quotes that do not end
+
+
+def _started(words: list[str]) -> Iterator[str]:
+    begins = True
+    for word in words:
+        if set(word) <= set("();<>|&"):
+            begins = not set(word) & set("<>")
+        elif begins and (word in _CHANGES_PATH or word.startswith("PATH=")):
+            return
+        elif begins and word not in _GOES_ON and "=" not in word:
+            begins = False
+            if _PROGRAM.fullmatch(word) and word not in _OF_THE_SHELL:
+                yield word
+
+
+def check_post_checks(checks: Mapping[str, Mapping[str, str]], path: str) -> tuple[Finding, ...]:
+    """Return which programs are not on the daemon's `path`; `checks`: the commands of steps, by root."""
+    return tuple(one for root, steps in checks.items() for one in _not_started(root, steps, path))
+
+
+def _not_started(root: str, steps: Mapping[str, str], path: str) -> Iterator[Finding]:
+    users: dict[str, list[str]] = {}
+    for step, command in steps.items():
+        for program in programs_of(command):
+            users.setdefault(program, []).append(step)
+    for program, of in users.items():
+        if shutil.which(program, path=path) is None:
+            yield _no_program(root, program, of, path)
+
+
+def _no_program(root: str, program: str, steps: list[str], path: str) -> Finding:
+    step = steps[0] if len(steps) == 1 else f"{', '.join(steps[:-1])} and {steps[-1]}"
+    why = f"the post_check of {step} in {root} starts it, so each attempt fails; it gets the PATH {path}"
+    local = Path(root, "node_modules/.bin", program).exists()
+    remedy = f"npx {program}, as node_modules has it" if local else f"another command, or install {program}"
+    edit = f"${{EDITOR:-vi}} {quote(root)}/.ai/step-rules.yaml && {command_for(root, 'trust')}"
+    return fault(
+        "post_check", f"{program} is not in the daemon's PATH", why, f"{edit}  # post_check: {remedy}"
+    )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from handoffd.doctor.projects import check_post_checks, programs_of
+from handoffd.doctor.executors import check_post_checks, programs_of
 from handoffd.protocol.yamltext import load
 from handoffd.settings.paths import shared
 
