@@ -80,6 +80,8 @@ class CheckContext(Struct, frozen=True, kw_only=True):
     story: str | None
     step: str
     attempt: int
+    workspace: int = 0
+    """The number of its clone in the project."""
     memory_max: int | None = None
     """Bytes; None: no limit."""
     tasks_max: int | None = None
@@ -94,7 +96,10 @@ class CheckContext(Struct, frozen=True, kw_only=True):
     @property
     def variables(self) -> dict[str, str]:
         """The complete environment of the check."""
-        own = run_variables(run_id=self.run_id, story=self.story, step=self.step, attempt=self.attempt)
+        own = run_variables(
+            run_id=self.run_id, story=self.story, step=self.step, attempt=self.attempt,
+            workspace=self.workspace,
+        )  # fmt: skip
         return {**self.environment, **own}
 
 

@@ -54,13 +54,19 @@ def child_environment(
     return environment
 
 
-def run_variables(*, run_id: str, story: str | None, step: str, attempt: int) -> dict[str, str]:
-    """Return the variables that describe a run to itself. The run id also marks its processes as ours."""
+def run_variables(
+    *, run_id: str, story: str | None, step: str, attempt: int, workspace: int
+) -> dict[str, str]:
+    """Return the variables that describe a run to itself. The run id also marks its processes as ours.
+
+    `workspace` is a number that no other clone of the project has, for ports and databases.
+    """
     return {
         MARK: run_id,
         "HANDOFFD_STORY": story or "",
         "HANDOFFD_STEP": step,
         "HANDOFFD_ATTEMPT": str(attempt),
+        "HANDOFFD_WORKSPACE": str(workspace),
     }
 
 

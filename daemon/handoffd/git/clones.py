@@ -8,10 +8,12 @@ is ready. All calls block: give them to a thread.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from shlex import quote
 from urllib.parse import unquote
@@ -162,6 +164,7 @@ class Clones:
         with self._worktree(project, story).locked(MAKE_LIMIT_S):  # its git may have outlived the kill
             _clear(home)  # what that has left
         home.mkdir(parents=True, mode=0o700)
+        _take_number(home)
         try:
             return self._made(project, story, before, links, at)
         except (StoreError, OSError, UnicodeError):
@@ -195,7 +198,7 @@ class Clones:
 
     def _top(self, project: Repository, story: str) -> Path:
         name = os.path.basename(project.top)
-        return self._folder(story) / (name if name not in {"", _FILE} else "root")
+        return self._folder(story) / (name if name not in {"", _FILE, _NUMBER} else "root")
 
     def _worktree(self, project: Repository, story: str) -> Worktree:
         folder = str(self._top(project, story) / project.within).rstrip("/")
@@ -251,6 +254,7 @@ class Clones:
 APART = "@"
 """How the name begins of a clone in which tests are run for no story; no story's does."""
 
+_NUMBER = "number"
 _FILE = "clone.json"
 _TRAILS, _MOST_TRAILS = "stories", 1000
 _HANDED_OVER = (
@@ -266,6 +270,26 @@ def clones_in(state_dir: Path) -> tuple[Clone, ...]:
     notes = (state_dir / WORKSPACES).glob(f"*/*/{_FILE}")
     found = [one for note in notes if (one := _read(note, state_dir)) is not None]
     return tuple(sorted(found, key=lambda one: (one.root, one.story)))
+
+
+def number_of(folder: str, state_dir: Path) -> int:
+    """Return the number that a clone has in its project, for ports and databases; 0 of any other folder."""
+    with suppress(OSError, ValueError):
+        home = Path(folder).relative_to(state_dir / WORKSPACES).parts[:2]
+        return int((state_dir / WORKSPACES).joinpath(*home, _NUMBER).read_text())
+    return 0
+
+
+def _take_number(home: Path) -> None:
+    """Give a clone the lowest number that no other one of its project has. Raises OSError."""
+    lock = os.open(home.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # for the moment that it takes to read a few small files
+        taken = {path.read_text() for path in home.parent.glob(f"*/{_NUMBER}")}
+        number = next(number for number in count() if str(number) not in taken)
+        (home / _NUMBER).write_text(str(number))
+    finally:
+        os.close(lock)
 
 
 def roots_with(state_dir: Path, prefix: str) -> frozenset[str]:

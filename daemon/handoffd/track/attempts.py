@@ -38,6 +38,7 @@ from handoffd.execute.stream.format import StreamFormat
 from handoffd.execute.stream.reader import Seen, last_words, plain_words
 from handoffd.execute.witness import Witness
 from handoffd.failpoints import reached
+from handoffd.git.clones import number_of
 from handoffd.notify.notices import survivors_notice
 from handoffd.protocol.handoff import Found, Reading
 from handoffd.track.ai_folder import HandoffFiles, output_path, started_ns
@@ -116,7 +117,7 @@ class Attempts:
         return run
 
     def _specify(self, order: Spawn, run_dir: Path) -> RunSpec:
-        executor = self._services.executors.get(order.executor)
+        executor, folder = self._services.executors.get(order.executor), self._workspace().folder
         prompt = str(run_dir / "prompt.md")
         asked = self._home.files.settings.sandbox
         sandbox = combined(self._services.settings.sandbox, asked)
@@ -137,10 +138,10 @@ class Attempts:
             variables_of(sandbox),
             project=self._home.files.settings.env,
             variables=run_variables(
-                run_id=order.dispatch, story=order.story, step=order.step, attempt=order.attempt
+                run_id=order.dispatch, story=order.story, step=order.step, attempt=order.attempt,
+                workspace=number_of(folder, self._services.settings.state_dir),
             ),
-        )
-        folder = self._workspace().folder
+        )  # fmt: skip
         place = self._services.place(folder, self._key.project, self._home.files.settings.workspace.link)
         return RunSpec(
             run_id=order.dispatch,

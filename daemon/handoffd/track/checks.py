@@ -44,6 +44,7 @@ from handoffd.execute.reports.report import TestReport
 from handoffd.execute.run import Run, adopt, claimed
 from handoffd.execute.sandbox.plan import Plan
 from handoffd.execute.sandbox.planning import combined, variables_of
+from handoffd.git.clones import number_of
 from handoffd.protocol.rules import commands_of
 from handoffd.track.ai_folder import HandoffFiles
 from handoffd.track.second_run import Change, TestFiles
@@ -143,7 +144,7 @@ class Checks:
 
     async def set_up(self, name: str, folder: str, command: tuple[str, ...], limit_s: float) -> ExitRecord:
         """Run what makes a workspace ready, as a run called `name`, or find it again; wait for its end."""
-        context = replace(self._context(name, None, "setup", 1), root=Path(folder))
+        context = self._context(name, None, "setup", 1, folder)
         return await self._once(context, setup_spec(context, command, limit_s))
 
     @property
@@ -342,11 +343,15 @@ class Checks:
         finally:
             self.live.pop(context.run_id, None)
 
-    def _context(self, run_id: str, story: str | None, step: str, attempt: int) -> CheckContext:
+    def _context(
+        self, run_id: str, story: str | None, step: str, attempt: int, folder: str | None = None
+    ) -> CheckContext:
+        folder = folder or self._workspace().folder
         return CheckContext(
             run_id=run_id,
             run_dir=self._services.run_dir(run_id),
-            root=Path(self._workspace().folder),
+            root=Path(folder),
+            workspace=number_of(folder, self._services.settings.state_dir),
             project=Path(self._key.project),
             environment=self.environment,
             story=story,

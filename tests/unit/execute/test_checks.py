@@ -75,6 +75,7 @@ def test_a_test_run_reports_into_the_run_directory(context: CheckContext) -> Non
         "HANDOFFD_STORY": "US-013",
         "HANDOFFD_STEP": "impl",
         "HANDOFFD_ATTEMPT": "2",
+        "HANDOFFD_WORKSPACE": "0",
     } == spec.env
     assert (str(context.root), None, 600) == (spec.cwd, spec.stdin, spec.deadline_s)
     assert str(context.run_dir / "output.log") == spec.output

@@ -39,7 +39,7 @@ def test_some_names_never_pass() -> None:
 
 def test_what_the_daemon_sets_comes_last() -> None:
     """A variable of the run wins over one that was passed on."""
-    ours = run_variables(run_id="r1", story=None, step="custom", attempt=2)
+    ours = run_variables(run_id="r1", story=None, step="custom", attempt=2, workspace=3)
 
     environment = child_environment({"HANDOFFD_STEP": "forged"}, ("HANDOFFD_STEP",), variables=ours)
 
@@ -49,6 +49,7 @@ def test_what_the_daemon_sets_comes_last() -> None:
         "HANDOFFD_STORY": "",
         "HANDOFFD_STEP": "custom",
         "HANDOFFD_ATTEMPT": "2",
+        "HANDOFFD_WORKSPACE": "3",
     } == environment
 
 

@@ -18,7 +18,7 @@ from tests.support.repositories import git, said
 from tests.unit.git.conftest import AT, AsAnother, Branch, Killed, Make
 
 from handoffd.errors import StoreError
-from handoffd.git.clones import Clone, Clones, clones_in
+from handoffd.git.clones import Clone, Clones, clones_in, number_of
 from handoffd.git.worktree import shadow_of
 
 
@@ -346,6 +346,18 @@ def test_an_empty_repository_has_nothing_to_begin_at(tmp_path: Path, make: Make)
     assert ("NO_CLONE", f"git -C {root} commit --allow-empty -m 'Begin'") == (
         caught.value.code, caught.value.hint,
     )  # fmt: skip
+
+
+def test_each_clone_of_a_project_has_a_number_of_its_own(
+    project: Path, state: Path, make: Make, clones: Clones
+) -> None:
+    """The lowest that is free: tests that run at once take their ports by it."""
+    one, other = make(story="US-1"), make(story="US-2")
+    assert [0, 1] == [number_of(clone.workspace.folder, state) for clone in (one, other)]
+    clones.remove(one)
+    again, more = make(story="US-3"), make(story="US-1")
+    assert [0, 2] == [number_of(clone.workspace.folder, state) for clone in (again, more)]
+    assert 0 == number_of(str(project), state)
 
 
 def test_no_story_begins_at_a_storys_branch(project: Path, make: Make) -> None:

@@ -150,7 +150,8 @@ async def test_an_executor_sees_its_task_and_no_secrets(root: str, tmp_path: Pat
 
         seen = at(root, "seen").read_text()
         told = [line for line in sorted(seen.splitlines()) if line.startswith("HANDOFFD_")]
-        assert ["HANDOFFD_ATTEMPT=2", "HANDOFFD_RUN=d1", "HANDOFFD_STEP=bdd", "HANDOFFD_STORY=US-001"] == told
+        ours = {"ATTEMPT": "2", "RUN": "d1", "STEP": "bdd", "STORY": "US-001", "WORKSPACE": "0"}
+        assert [f"HANDOFFD_{name}={value}" for name, value in ours.items()] == told
         assert "s3cret" not in seen
         assert root in seen.splitlines()
         spec = RunSpec.from_json((here.services.run_dir("d1") / "spec.json").read_text())
