@@ -110,6 +110,27 @@ def test_a_step_that_writes_elsewhere_fails(tmp_path: Path, kind: str) -> None:
         assert (place_of(daemon, project, kind) / "docs/new.md").exists()
 
 
+BOASTING = """\
+cat > /dev/null
+echo more >> docs/tracked.md
+printf -- '---\\nstep: %s\\nstatus: pass\\ntests_pass: 99\\nsummary: All 99 tests pass.\\n---\\n' \\
+  "$HANDOFFD_STEP" > .ai/HANDOFF.md
+"""
+
+
+def test_what_was_measured_is_no_question_of_the_agent(tmp_path: Path) -> None:
+    """It said that all is well: screens have the daemon's finding, and no count of tests it did not run."""
+    project = made(tmp_path, "fail", "root")
+    with running(tmp_path, agent(tmp_path, BOASTING)) as daemon:
+        daemon.verb("start", project, story="US-001")
+        daemon.wait_at(project, "bdd", "needs_human")
+        state, view = state_of(project), daemon.view(project)
+        found = "1 file changed that bdd may not write, by its agent or by others meanwhile: docs/tracked.md"
+        assert ("scope_warning", None) == (state["reason"], state["tests"])
+        assert found == view["tracks"][0]["waits_for"]
+        assert not [one["text"] for one in daemon.told(project) if "99" in json.dumps(one)]
+
+
 @pytest.mark.parametrize("mode", ["warn", "fail", "revert"])
 @KINDS
 def test_a_step_that_writes_where_it_may_passes(tmp_path: Path, kind: str, mode: str) -> None:

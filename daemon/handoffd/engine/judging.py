@@ -65,7 +65,7 @@ from handoffd.engine.track import (
     StopReason,
     Track,
 )
-from handoffd.engine.wording import checks_in_words, counted, first_few, shortened, strays_in_words
+from handoffd.engine.wording import checks_in_words, counted, first_few, shortened, strays_of
 from handoffd.protocol.handoff import Found, Handoff, Malformed, Reading, Stale
 from handoffd.protocol.rules import Commands, Expectation, Rule, commands_of, dotted
 from handoffd.protocol.state import Reason, Status, TestCounts
@@ -319,14 +319,11 @@ def conclude(situation: Situation, verdict: Verdict) -> Decision:
         new_tests=ledger.new_tests if verdict.new_tests is None or not passed else verdict.new_tests,
         red=situation.dispatch.id if verdict.red_held and passed else ledger.red,
     ).without_dispatch()  # fmt: skip
-    if verdict.status is Status.NEEDS_HUMAN:
-        return ask_human(
-            situation.at(track),
-            f"{state.step} asks for a person: {verdict.error or verdict.reason or 'see its hand-off'}",
-            why=verdict.why,
-        )
-    message = f"{state.step} attempt {state.attempt}: {verdict.status}"
     undone = told_of_undone(track, state.step)
+    if verdict.status is Status.NEEDS_HUMAN:
+        told = f"{state.step} asks for a person: {verdict.error or verdict.reason or 'see its hand-off'}"
+        return ask_human(situation.at(track), told, why=verdict.why).also(*undone)
+    message = f"{state.step} attempt {state.attempt}: {verdict.status}"
     if passed and situation.dispatch.keeps_gate and situation.at_gate:
         gate = open_gate(situation.at(track), keeps_gate=True)
         return replace(gate, why=f"{message}, {verdict.why}; {gate.why} since it was begun").also(*undone)
@@ -424,13 +421,6 @@ def is_known(wrote: Wrote | None) -> TypeGuard[Wrote]:
     return wrote is not None and wrote.unknown is None
 
 
-def strays_of(step: str, wrote: Wrote | None) -> str | None:
-    """Return that a step has changed what it may not write, in words; None where it has not, or may have."""
-    if not is_known(wrote) or not wrote.strays:
-        return None
-    return strays_in_words(step, wrote.strays, wrote.outside, shared=wrote.shared)
-
-
 def _within_scope(verdict: Verdict, rule: Rule, step: str, wrote: Wrote | None) -> Verdict:
     """Lower a pass where the step has changed what it may not write, or that is not known and must be."""
     if verdict.status is not Status.PASS or wrote is None:
@@ -443,7 +433,10 @@ def _within_scope(verdict: Verdict, rule: Rule, step: str, wrote: Wrote | None) 
         return replace(verdict, status=Status.NEEDS_HUMAN, error=error, why=_OUR_FAULT)
     if strays is not None and (mode == "fail" or lasting):
         why, reason = f"pass claimed, but {strays}", Reason.SCOPE_WARNING
-        return replace(verdict, status=Status.FAILING, reason=reason, error=strays, why=why)
+        # Where no test was run for that, what the agent counted is not shown as a result of tests.
+        return replace(
+            verdict, status=Status.FAILING, reason=reason, error=strays, why=why, tests=verdict.measured
+        )
     stay = f"; not put back: {wrote.stay}" if wrote.stay else ""
     return verdict if strays is None else replace(verdict, why=f"{verdict.why}; {strays}{stay}")
 

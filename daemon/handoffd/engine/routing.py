@@ -50,6 +50,7 @@ from handoffd.engine.track import (
     unmet,
 )
 from handoffd.engine.wording import command, first_few, showing_failures, showing_gate, usage_in_words
+from handoffd.engine.wording import strays_of as told_of_strays
 from handoffd.protocol.rules import DONE, Pipeline, RuleBook
 from handoffd.protocol.state import Reason, State, Status
 
@@ -169,7 +170,8 @@ def question_of(track: Track) -> str | None:
     state, ledger = track.state, track.ledger
     if state is None or state.status is not Status.NEEDS_HUMAN or state.step not in ledger.facts.attempts:
         return None
-    asks = state.last_error is None or state.reason in ONLY_A_PERSON
+    measured = told_of_strays(state.step, ledger.wrote)  # its agent may have claimed that all is well
+    asks = state.last_error is None or (state.reason in ONLY_A_PERSON and state.last_error != measured)
     return ledger.facts.summary if asks and MAX_ATTEMPTS not in state.blocked_by else None
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime, timedelta
 
-    from handoffd.engine.run import PostCheck
+    from handoffd.engine.run import PostCheck, Wrote
     from handoffd.errors import Json
 
 # --- commands -----------------------------------------------------------------------------------------
@@ -132,14 +132,16 @@ def _printable(text: str) -> str:
     return "".join(sign if sign.isprintable() else "?" for sign in text)
 
 
-def strays_in_words(step: str, count: int, paths: Sequence[str], *, shared: bool) -> str:
-    """Return that a step has changed files that it may not write.
+def strays_of(step: str, wrote: Wrote | None) -> str | None:
+    """Return that a step has changed what it may not write, in words; None where it has not, or may have.
 
-    `shared`: nothing tells the edits of others in that folder from an agent's.
+    Where others could write there, too, nothing tells their edits from an agent's.
     """
-    whose = ", by its agent or by others meanwhile" if shared else ""
-    named = first_few(paths, count=count)
-    return f"{counted(count, 'file')} changed that {step} may not write{whose}: {named}"
+    if wrote is None or wrote.unknown is not None or not wrote.strays:
+        return None
+    whose = ", by its agent or by others meanwhile" if wrote.shared else ""
+    named = first_few(wrote.outside, count=wrote.strays)
+    return f"{counted(wrote.strays, 'file')} changed that {step} may not write{whose}: {named}"
 
 
 def checks_in_words(checks: Sequence[PostCheck]) -> str:
