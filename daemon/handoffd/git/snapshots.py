@@ -306,11 +306,12 @@ class Snapshots:
         return tuple(told)
 
     @disk_faults()
-    def compared(self, life: Sequence[Snapshot]) -> Comparison:
+    def compared(self, life: Sequence[Snapshot], news: str = "") -> Comparison:
         """Return how the files differ between the first and the last of these that were made, by age.
 
         Of each file also which steps' attempts have changed it, as far as no snapshot is missing around them.
-        Raises StoreError where nothing was kept, or a snapshot is gone.
+        `news` is where the branch ends that the story lands on: what it has taken in from there is not its
+        own. Raises StoreError where nothing was kept, or a snapshot is gone.
         """
         made = [one for one in life if one.commit is not None]
         repository = self._worktree.repository()
@@ -323,10 +324,14 @@ class Snapshots:
                 if after.label.step not in steps.setdefault(one.path, []):
                     steps[one.path].append(after.label.step)
         within, is_ours = os.fsencode(repository.within), self._worktree.ours(repository)
+        first, last = made[0].commit or "", made[-1].commit or ""
+        met = _taken_in(git, first, last, news)
+        own = None if met is None else {one.path for one in _changes(git, met, last)}
+        begun = met if met is not None and made[0].label.result == BEGUN else first
         files = tuple(
             one._replace(path=one.path.removeprefix(within), steps=tuple(steps.get(one.path, ())))
-            for one in _sizes(git, made[0].commit or "", made[-1].commit or "")
-            if is_ours(one.path)
+            for one in _sizes(git, begun, last)
+            if is_ours(one.path) and (own is None or one.path in own)
         )
         return Comparison(since=made[0], until=made[-1], files=files)
 
@@ -458,6 +463,12 @@ def _by_attempts(git: Git, since: Sequence[Snapshot], now: str) -> tuple[set[byt
         changed = _changes(git, before.commit or "", after.commit or "")
         (theirs if after.label.run is None else mine).update(one.path for one in changed)
     return mine, theirs
+
+
+def _taken_in(git: Git, first: str, last: str, news: str) -> str | None:
+    """Return up to where a story has taken in a branch since its first snapshot; None: it has not."""
+    met = git.run("merge-base", last, news, fine=(0, 1)).decode().strip() if news else ""
+    return met if met and not git.is_so("merge-base", "--is-ancestor", met, first) else None
 
 
 def _by_agents(git: Git, since: Sequence[Snapshot], now: str) -> set[bytes]:

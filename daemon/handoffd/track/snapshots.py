@@ -35,7 +35,7 @@ from handoffd.execute.run import claimed
 from handoffd.execute.sandbox.plan import GUARDED, NAMESPACES, STRICT
 from handoffd.failpoints import reached
 from handoffd.files.atomic import replace_text
-from handoffd.git.branches import StoryBranch
+from handoffd.git.branches import HEADS, StoryBranch, end_of
 from handoffd.git.clones import Clone
 from handoffd.git.command import TOO_SLOW
 from handoffd.git.labels import (
@@ -406,11 +406,18 @@ class TrackSnapshots:
                 repository_at(folder)  # without one, that is why
                 return None
             if self._compared is None or self._compared[0] != life:
-                self._compared = life, snapshots.compared(life)
+                self._compared = life, snapshots.compared(life, self._news(track))
             return self._compared[1]
 
         async with self._comparing:
             return await self._looking.asked(found, LIMIT_S + 5)
+
+    def _news(self, track: Track) -> str:
+        """Return where the branch ends that a story in a clone began at; empty if it began at none."""
+        where = track.works_in(self._key.project)
+        if where.kind != "clone" or where.onto is None:
+            return ""
+        return end_of(repository_at(self._key.project), f"{HEADS}{where.onto}")
 
     def _snapshots(self, track: Track) -> Snapshots:
         return Snapshots(self._folder(track), self._services.settings.state_dir, self._services.environment)

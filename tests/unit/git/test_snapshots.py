@@ -995,6 +995,26 @@ def test_a_comparison_is_of_the_project_and_none_beside_it(root: Path, tmp_path:
     assert [b"two"] == [file.path for file in found.files]
 
 
+def test_what_a_story_has_taken_in_is_not_its_own(root: Path, here: Snapshots) -> None:
+    """It merges what has landed meanwhile; of a file that both have changed, its own lines count."""
+    git(root, "switch", "--quiet", "--create", "story")
+    begun = here.take(label(0, step="bdd", result=BEGUN))
+    git(root, "switch", "--quiet", "--create", "news")
+    (root / "theirs").write_text("theirs\n")
+    (root / "kept").write_text("theirs\nkept\n")
+    git(root, "add", "--all")
+    assert 0 == git(root, "commit", "--quiet", "-m", "landed")
+    news = said(root, "rev-parse", "HEAD").strip()
+    git(root, "switch", "--quiet", "story")
+    assert 0 == git(root, "merge", "--quiet", "news")
+    (root / "kept").write_text("theirs\nkept\nmine\n")
+    last = here.take(label(1, step="impl"))
+
+    assert [b"kept", b"theirs"] == [file.path for file in here.compared((begun, last)).files]
+    (own,) = here.compared((begun, last), news).files
+    assert (b"kept", 1, 0, ("impl",)) == (own.path, own.added, own.removed, own.steps)
+
+
 def test_around_a_missing_snapshot_no_step_is_blamed(root: Path, here: Snapshots) -> None:
     """It may have been another one; that the file differs is sure."""
     begun = here.take(label(0, step="bdd", result=BEGUN))
