@@ -509,3 +509,43 @@ def test_what_handoffd_obeys_is_named_where_people_work_too(tmp_path: Path) -> N
         (run,) = daemon.runs(project)
         shown = daemon.get("/v1/run", run=run["run"])
         assert OWN == shown["changed"]["own"]
+
+
+def test_what_a_step_has_changed_is_named_where_its_tests_cannot_be_run(tmp_path: Path) -> None:
+    """It may be the cause: a person need not look for it in the environment."""
+    project = made(tmp_path, "warn", "root")
+    table = json.loads((project / ".ai/step-rules.yaml").read_text())
+    table["steps"]["bdd"]["tests"] = "green"
+    (project / ".ai/step-rules.yaml").write_text(json.dumps(table))
+    runner = project / "runner.sh"
+    runner.write_text("#!/bin/sh\nexit 0\n")
+    runner.chmod(0o755)
+    settings = {"test": {"command": ["./runner.sh"], "report": "exit"}}
+    (project / ".ai/handoffd.yaml").write_text(json.dumps(settings))
+    script = f"cat > /dev/null\necho '#!/nowhere/sh' > runner.sh\n{HAND_OVER}"
+    with running(tmp_path, agent(tmp_path, script)) as daemon:
+        daemon.verb("start", project, story="US-001")
+        daemon.wait_at(project, "bdd", "needs_human")
+        error = state_of(project)["last_error"]
+        assert error.startswith("the tests could not be run: ")
+        assert error.endswith("; 1 file changed since the step began: runner.sh")
+
+
+@pytest.mark.parametrize(
+    "breaking",
+    [
+        "echo gone > .git/HEAD", "rm .git/HEAD", f"echo {'1' * 40} > .git/HEAD",
+        f"ref=$(git symbolic-ref HEAD); echo {'1' * 40} > .git/$ref",
+    ],
+)  # fmt: skip
+def test_a_broken_head_of_a_clone_is_put_back(tmp_path: Path, breaking: str) -> None:
+    """The work is measured and committed all the same, and the attempt says what was put back."""
+    project = made(tmp_path, "fail", "clone")
+    script = f"cat > /dev/null\nmkdir src\necho done > src/a.txt\n{breaking}\n{HAND_OVER}"
+    with running(tmp_path, agent(tmp_path, script)) as daemon:
+        daemon.verb("start", project, story="US-001")
+        daemon.wait_at(project, "done", "pass")
+        found = wrote(daemon, project)
+        assert ([".git/HEAD"], ["src/a.txt"]) == (found["reverted"], found["files"])
+        changed = said(project, "diff", "--name-only", "main", "handoffd/US-001")
+        assert "src/a.txt" == changed.strip()

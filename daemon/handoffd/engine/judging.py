@@ -460,6 +460,14 @@ def _fault(verdict: Verdict, what: str, fault: str) -> Verdict:
     return replace(verdict, status=Status.NEEDS_HUMAN, error=error, why=_OUR_FAULT)
 
 
+def _changed_by(wrote: Wrote | None) -> str:
+    """Return what a step has changed, in words that follow a fault: that may be its cause."""
+    if not is_known(wrote) or not wrote.count:
+        return ""
+    files = first_few(wrote.files, count=wrote.count)
+    return f"; {counted(wrote.count, 'file')} changed since the step began: {files}"
+
+
 def _is_red_without_tests(claim: Handoff, rule: Rule) -> bool:
     """With no test command, an agent that reports its new tests as failing did what it should."""
     told_nothing_else = claim.reason is None and claim.error is None
@@ -468,7 +476,7 @@ def _is_red_without_tests(claim: Handoff, rule: Rule) -> bool:
 
 def _measured(verdict: Verdict, rule: Rule, ledger: Ledger, evidence: TestEvidence) -> Verdict:
     if evidence.fault is not None:
-        return _fault(verdict, "the tests", with_line(evidence.fault, evidence))
+        return _fault(verdict, "the tests", with_line(evidence.fault, evidence) + _changed_by(ledger.wrote))
     if evidence.timed_out:
         error = "the tests did not end in time"
         return replace(verdict, status=Status.FAILING, reason=Reason.TEST_TIMEOUT, error=error, why=error)

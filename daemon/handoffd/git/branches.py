@@ -310,6 +310,25 @@ class StoryBranch:
             self._bring(git, into, [one for one in known if one], *commits)
 
     # --- the clone -------------------------------------------------------------------------------
+    @disk_faults()
+    def stand_again(self) -> bytes | None:
+        """Have a clone's HEAD lead to a commit where it does not; return what it said, None: it does.
+
+        An agent may have written anything into it, and without it no file can be compared or committed.
+        """
+        self._worktree.repair()
+        clone = self._worktree.repository()
+        said = _said_in(os.path.join(clone.folder, "HEAD"))
+        kept, broken = clone.value_of(self._ref), not said or not self._has_head(clone)
+        if broken and COMMIT.fullmatch(kept) is not None:
+            self._stand_on(clone, kept)  # it may have the agent's own commits
+        with self._opened(LIMIT_S) as (repository, git):
+            head = repository.head()
+            if head is not None and not _is_commit(git, head):
+                broken = True
+                self._stand_on(repository, end_of(repository_at(self._root), self._ref) or self._base or "")
+        return said if broken else None
+
     @contextmanager
     def _opened(self, limit_s: float) -> Iterator[tuple[Repository, Git]]:
         """Lend the folder's repository; a clone's borrows from the project again, and its HEAD is one."""
@@ -467,6 +486,17 @@ def _line(path: Path) -> str:
         return path.read_text().strip()
     except FileNotFoundError:
         return ""
+
+
+def _said_in(path: str) -> bytes:
+    """Return the beginning of a file of an agent's; empty where it is none."""
+    with suppress(OSError):
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            return os.read(file, _MOST_SAID) if stat.S_ISREG(os.fstat(file).st_mode) else b""
+        finally:
+            os.close(file)
+    return b""
 
 
 def _count_in(pack: Path) -> int:

@@ -266,8 +266,8 @@ class TrackSnapshots:
         with suppress(OSError, msgspec.DecodeError, StoreError):
             was = msgspec.json.decode((run_dir / _GIT).read_bytes(), type=dict[str, Obeyed])
             where = track.works_in(self._key.project)
-            if where.kind == "clone":
-                Worktree(where.folder, self._services.settings.state_dir, self._services.environment).repair()
+            if where.kind == "clone" and where.branch is not None:
+                self._stand_again(where, run_dir)
             repository = repository_at(where.folder)
             now, kept_from = obeyed_in(repository), _out_of_reach(run_dir)
             for path in disobeyed(was, now):
@@ -275,6 +275,15 @@ class TrackSnapshots:
                     continue
                 _undo(run_dir, repository.folder, path, was.get(path), now.get(path))
         return tuple(f".git/{name}" for name in _undone_in(run_dir, own=False))
+
+    def _stand_again(self, where: Workspace, run_dir: Path) -> None:
+        """Have the clone's repository be one, with a HEAD; keep with the run what an attempt left of that."""
+        state_dir, environment = self._services.settings.state_dir, self._services.environment
+        with suppress(StoreError):  # its folder may be gone: measuring finds that
+            said = StoryBranch(self._key.project, where, state_dir, environment).stand_again()
+            if said is not None:
+                (run_dir / _UNDONE).mkdir(mode=0o700, exist_ok=True)
+                replace_text(run_dir / _UNDONE / "HEAD", said)
 
     # --- handoffd's own files -------------------------------------------------------------------
     async def _trusted(self) -> Collection[str]:
