@@ -38,7 +38,7 @@ from handoffd.engine.views import StoryView, TrackView, Whereabouts
 from handoffd.engine.wording import shortened
 from handoffd.errors import HandoffdError, NotFound, Refused, StoreError
 from handoffd.execute import evidence
-from handoffd.execute.checks import runs_of
+from handoffd.execute.checks import asked_for, runs_of
 from handoffd.execute.meter import noted
 from handoffd.execute.run import recorded
 from handoffd.forecast.snapshot import REFERENCE
@@ -411,7 +411,8 @@ def commands_of(runs_dir: Path, run: str, post_checks: Sequence[str] = ()) -> tu
             spec, start, end = records
             found.append(Command(
                 what=_TRY.sub("", name.removeprefix(f"{run}.")) if name != run else "executor",
-                argv=tuple(shortened(word, _MOST_OF_WORD) for word in spec.argv), folder=spec.cwd,
+                argv=tuple(shortened(word, _MOST_OF_WORD) for word in asked_for(spec.argv, runs_dir / name)),
+                folder=spec.cwd,
                 code=None if end is None else end.code, signal=None if end is None else end.signal,
                 by=None if end is None else end.by, seconds=None if end is None else round(end.seconds, 3),
                 sandbox=None if start is None else start.sandbox or "off",

@@ -42,6 +42,7 @@ REPORT = "report"
 NAMED = "report-name"
 """Holds the name of a run's report, which the code under test need not know."""
 ARGUMENTS = "arguments"
+_MOST_ARGUMENTS = 1024 * 1024
 """Holds the arguments of a Python module that is the runner, on its standard input."""
 OUTPUT = "output.log"
 MAX_FILES = 2000
@@ -136,6 +137,16 @@ def test_words(
     if at is None:
         return tuple(argv), None
     return (*argv[:at], str(Path(module_start.__file__))), json.dumps(argv[at + 1 :]).encode()
+
+
+def asked_for(argv: Sequence[str], run_dir: Path) -> tuple[str, ...]:
+    """Return the command of a check as it was asked for: one that starts a module has its words in a file."""
+    if not argv or argv[-1] != str(Path(module_start.__file__)):
+        return tuple(argv)
+    with suppress(ValueError):
+        words = json.loads(read_bounded(run_dir / ARGUMENTS, _MOST_ARGUMENTS) or b"[]")
+        return (*argv[:-1], "-m", *map(str, words))
+    return tuple(argv)
 
 
 test_run_spec.__test__ = test_words.__test__ = False  # type: ignore[attr-defined]  # by their names

@@ -324,7 +324,7 @@ class StoryBranch:
             self._stand_on(clone, kept)  # it may have the agent's own commits
         with self._opened(LIMIT_S) as (repository, git):
             head = repository.head()
-            if head is not None and not _is_commit(git, head):
+            if head is not None and not is_commit(git, head):
                 broken = True
                 self._stand_on(repository, end_of(repository_at(self._root), self._ref) or self._base or "")
         return said if broken else None

@@ -17,9 +17,11 @@ from handoffd.errors import Refused, StoreError
 from handoffd.execute import module_start
 from handoffd.execute.base import ExitRecord, RunSpec
 from handoffd.execute.checks import (
+    ARGUMENTS,
     MAX_STAMPED,
     MAX_TRIES,
     CheckContext,
+    asked_for,
     check_run,
     files_changed_since,
     files_untouched_since,
@@ -327,6 +329,10 @@ def test_a_python_module_is_started_by_a_program_of_ours(
     words, arguments = test_words(nowhere, TestSettings(command=command))
     assert list(argv or command) == list(words)
     assert given == (None if arguments is None else json.loads(arguments))
+    context.run_dir.mkdir(parents=True, exist_ok=True)
+    if arguments is not None:
+        (context.run_dir / ARGUMENTS).write_bytes(arguments)
+    assert tuple(command) == asked_for(words, context.run_dir), "as people know it"
 
 
 def test_a_program_is_looked_for_outside_the_workspace(context: CheckContext, tmp_path: Path) -> None:
