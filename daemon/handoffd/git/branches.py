@@ -22,16 +22,24 @@ from handoffd.errors import StoreError
 from handoffd.failpoints import reached
 from handoffd.files.atomic import replace_text
 from handoffd.files.rooted import read_project_file, write_project_file
-from handoffd.git.command import FAILED, Git
-from handoffd.git.repository import COMMIT, Repository, as_part, repository_at
+from handoffd.git.command import (
+    FAILED,
+    Git,
+    follows,
+    goes_on,
+    holds,
+    is_commit,
+    is_more_in,
+    meeting,
+    merged_tree,
+)
+from handoffd.git.repository import COMMIT, Repository, as_part, rebased_in, repository_at
 from handoffd.git.worktree import (
     LIMIT_S,
-    PAPERS,
     Worktree,
     can_be_kept,
     disk_faults,
     files_below,
-    merged_tree,
     remove_tree,
     status_at,
 )
@@ -51,9 +59,6 @@ _MEANT = "meant"
 _LOCKS = ("index.lock", "HEAD.lock")
 _UNFINISHED = ("MERGE_HEAD", "MERGE_MSG", "MERGE_MODE", "AUTO_MERGE", "CHERRY_PICK_HEAD", "REVERT_HEAD")
 _UNFINISHED_FOLDERS = ("rebase-merge", "rebase-apply", "sequencer")
-_REBASED = ("rebase-merge/head-name", "rebase-apply/head-name")
-_MOST_LOOKED_AT, _MOST_PATHS = 20, 500
-"""Of how many commits, and by how many paths, a story is found that was merged under another name."""
 _FEW_OBJECTS = 100
 """As many objects are kept one by one, as git does when it fetches; more stay together in a pack."""
 
@@ -173,7 +178,7 @@ class StoryBranch:
         with self._opened(self._worktree.limit_s) as (repository, git):
             git.durable = True
             parent, news = self._parent(repository, git), self._news()
-            if parent is None or not news or _follows(git, news, parent):
+            if parent is None or not news or follows(git, news, parent):
                 return None
             self._finish_taking(git, parent)
             tree = self._with_history(repository, git, self._worktree.tree(repository, git))
@@ -202,9 +207,9 @@ class StoryBranch:
         with self._opened(LIMIT_S) as (repository, git):
             news, ours = self._news(), _line(self._worktree.shadow / _END) or self._base or ""
             heads = [repository.head() or "", _line_of_agents(repository, "MERGE_HEAD")]
-            was = _meeting(git, ours, news)
+            was = meeting(git, ours, news)
             found: set[bytes] = set()
-            for now in {_meeting(git, head, news) for head in heads} - {was, ""} if was else ():
+            for now in {meeting(git, head, news) for head in heads} - {was, ""} if was else ():
                 told = git.run("diff-tree", "-r", "-z", "--name-only", "--no-renames", was, now)
                 found.update(filter(None, told.split(b"\0")))
             return frozenset(found)
@@ -228,7 +233,7 @@ class StoryBranch:
             tree = self._with_history(repository, git, tree)
             end = end_of(repository_at(self._root), self._ref) or self._base
             heads = {*_heads_in(Path(repository.common)), *([head] if head is not None else [])} - {end}
-            if end is None or _is_more_in(git, heads, end):
+            if end is None or is_more_in(git, heads, end):
                 return UNPUBLISHED
             if git.run("rev-parse", "--verify", f"{end}^{{tree}}").decode().strip() != tree:
                 return "it has changes that are not committed"
@@ -260,15 +265,15 @@ class StoryBranch:
             known = end_of(project, self._ref)
             if end is None or end == known:
                 return end
-            if known and not _follows(git, known, end):
-                if _follows(git, end, known):
+            if known and not follows(git, known, end):
+                if follows(git, end, known):
                     return known
                 raise self._diverged(project)
             self._may_move(project)
             into = self._into(project, git)
             self._bring(git, into, [one for one in (known, self._base, self._news()) if one], end)
             # Again, by the project's objects: an agent may have made up what the clone's say.
-            if not is_commit(into, end) or not _follows(into, known or self._base or end, end):
+            if not is_commit(into, end) or not follows(into, known or self._base or end, end):
                 raise self._diverged(project)
             self._move(into, known, end)
             note_end(self._worktree, end)
@@ -292,7 +297,7 @@ class StoryBranch:
             if known:
                 self._may_move(project)
             if end != known:
-                if known and not _follows(git, known, end):
+                if known and not follows(git, known, end):
                     raise self._diverged(project)
                 self._bring(git, into, [one for one in (known, self._base, self._news()) if one], end)
             kept = f"refs/{self._branch}/discarded-{at:%Y%m%dT%H%M%SZ}"
@@ -359,7 +364,7 @@ class StoryBranch:
         known = ours if ours and is_commit(git, ours) else known
         if head is None or head == known or not is_commit(git, head):
             return known
-        return head if known is None or _goes_on(git, known, head) else known
+        return head if known is None or goes_on(git, known, head) else known
 
     def _with_history(self, repository: Repository, git: Git, tree: str) -> str:
         """Return the tree with the project's history, where git keeps that: it is the one paper in `.ai`."""
@@ -505,25 +510,12 @@ def _count_in(pack: Path) -> int:
         return int.from_bytes(file.read(12)[8:], "big")
 
 
-def is_commit(git: Git, name: str) -> bool:
-    """Return whether it is there and is a commit, not a tag of one."""
-    told = git.run("cat-file", "--batch-check=%(objecttype)", given=f"{name}\n".encode())
-    return told.strip() == b"commit"
-
-
 def _line_of_agents(repository: Repository, name: str) -> str:
     """Return what a small file of a clone's repository says; empty when there is none, or a link."""
     with suppress(StoreError):
         seen = read_project_file(Path(repository.folder), name, _MOST_SAID)
         return "" if seen is None else os.fsdecode(seen.content).strip()
     return ""
-
-
-def _meeting(git: Git, one: str, other: str) -> str:
-    """Return the latest commit that is behind both; empty where there is none."""
-    if not all(COMMIT.fullmatch(name) and is_commit(git, name) for name in (one, other)):
-        return ""
-    return git.run("merge-base", one, other, fine=(0, 1)).decode().strip()
 
 
 def _heads_in(common: Path) -> Iterator[str]:
@@ -541,59 +533,6 @@ def _heads_in(common: Path) -> Iterator[str]:
         yield "" if seen is None else os.fsdecode(seen.content).strip()
 
 
-def _is_more_in(git: Git, heads: set[str], end: str) -> bool:
-    """Return whether commits have others behind them, or are some, that are not behind a known one."""
-    wanted = "".join(f"{one}\n" for one in (*sorted(filter(COMMIT.fullmatch, heads)), f"^{end}"))
-    return git.run("rev-list", "--max-count=1", "--stdin", given=wanted.encode()) != b""
-
-
-def _goes_on(git: Git, known: str, head: str) -> bool:
-    """Return whether a commit follows a known one, and nothing of what is new in it is missing."""
-    words = ("rev-list", "--objects", "--quiet", head, f"^{known}")
-    with suppress(StoreError):
-        return _follows(git, known, head) and git.is_so(*words)
-    return False
-
-
-def holds(git: Git, commit: str, end: str) -> bool:
-    """Return whether a commit has all that a branch has brought up to `end`, also as commits of other names.
-
-    A pull request may have been merged as one commit, or rebased; the same lines may have changed since. What
-    others have added to the papers meanwhile does not count.
-    """
-    if _follows(git, end, commit):
-        return True
-    base = _meeting(git, end, commit)
-    ours = set(_changed(git, base, end)) if base else set[str]()
-    if not ours or base == commit:
-        return False
-    words = ("rev-list", "--first-parent", f"--max-count={_MOST_LOOKED_AT}", commit, f"^{base}", "--")
-    paths = [f":(top,literal){path}" for path in sorted(ours)[:_MOST_PATHS]]
-    later = git.run(*words, *paths).decode().split()
-    fine = {path for path in ours if is_paper(path)} if not all(map(is_paper, ours)) else set[str]()
-    for one in dict.fromkeys((commit, *later)):
-        tree, conflicts = merged_tree(git, one, end)
-        if fine.issuperset(conflicts) and fine.issuperset(_changed(git, one, tree)):
-            return True
-    return False
-
-
-def is_paper(path: str) -> bool:
-    """Return whether each story adds lines of its own to a file."""
-    return f"/{path}".endswith(tuple(f"/{paper}" for paper in PAPERS))
-
-
-def _changed(git: Git, one: str, other: str) -> list[str]:
-    """Return the paths in which two trees differ."""
-    told = git.run("diff-tree", "-r", "-z", "--name-only", "--no-renames", one, other)
-    return [os.fsdecode(path) for path in told.split(b"\0") if path]
-
-
-def _follows(git: Git, earlier: str, later: str) -> bool:
-    """Return whether a commit has an earlier one among its ancestors; both must be there."""
-    return git.is_so("merge-base", "--is-ancestor", earlier, later)
-
-
 def _in_use(repository: Repository) -> set[str]:
     """Return the branches that the project's working trees stand on, or will when a rebase is over."""
     used: set[str] = set()
@@ -605,8 +544,5 @@ def _in_use(repository: Repository) -> set[str]:
             used.add(ref)
             value = repository.value_of(ref)
             ref = value.removeprefix("ref: ").strip() if value.startswith("ref: ") else None
-        for name in _REBASED:
-            with suppress(StoreError):
-                seen = read_project_file(Path(folder), name, _MOST_SAID)
-                used |= set() if seen is None else {os.fsdecode(seen.content).strip()}
+        used |= rebased_in(folder)
     return used

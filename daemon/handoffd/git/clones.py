@@ -29,11 +29,10 @@ from handoffd.files.atomic import digest_of, replace_text
 from handoffd.files.rooted import open_parent, read_project_file, write_project_file
 from handoffd.files.run_removal import bytes_below
 from handoffd.git.branches import HEADS, branch_of, end_of, lend, note_end
-from handoffd.git.command import Git, setting
+from handoffd.git.command import PAPERS, Git, setting
 from handoffd.git.repository import Repository, as_part, repository_at
 from handoffd.git.worktree import (
     LIMIT_S,
-    PAPERS,
     WORKSPACES,
     Worktree,
     disk_faults,

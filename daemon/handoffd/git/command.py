@@ -2,23 +2,27 @@
 
 git works from a folder of our own beside the repository: with our index and our settings, and only the
 objects are shared. The repository's settings are not read, with one exception: to remove refs git must work
-from the repository's own folder, where hooks are off and nothing can be fetched.
+from the repository's own folder, where hooks are off and nothing can be fetched. What commits say of each
+other, and the tree of two merged, is asked here, too.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import select
 import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, NoReturn
+
+from msgspec import Struct
 
 from handoffd.errors import StoreError
 from handoffd.git.repository import COMMIT, Repository
@@ -305,3 +309,172 @@ def _failed(word: str, code: int, said: bytes) -> NoReturn:
     lines = " ".join(said.decode(errors="replace").split())
     why = lines[:_MOST_SAID] or (f"signal {-code}" if code < 0 else f"exit code {code}")
     raise StoreError(f"git {word}: {why}", code=FAILED)
+
+
+# --- what commits say ---------------------------------------------------------------------------------
+def follows(git: Git, earlier: str, later: str) -> bool:
+    """Return whether a commit has an earlier one among its ancestors; both must be there."""
+    return git.is_so("merge-base", "--is-ancestor", earlier, later)
+
+
+def is_commit(git: Git, name: str) -> bool:
+    """Return whether it is there and is a commit, not a tag of one."""
+    told = git.run("cat-file", "--batch-check=%(objecttype)", given=f"{name}\n".encode())
+    return told.strip() == b"commit"
+
+
+def meeting(git: Git, one: str, other: str) -> str:
+    """Return the latest commit that is behind both; empty where there is none."""
+    if not all(COMMIT.fullmatch(name) and is_commit(git, name) for name in (one, other)):
+        return ""
+    return git.run("merge-base", one, other, fine=(0, 1)).decode().strip()
+
+
+def is_more_in(git: Git, heads: set[str], end: str) -> bool:
+    """Return whether commits have others behind them, or are some, that are not behind a known one."""
+    wanted = "".join(f"{one}\n" for one in (*sorted(filter(COMMIT.fullmatch, heads)), f"^{end}"))
+    return git.run("rev-list", "--max-count=1", "--stdin", given=wanted.encode()) != b""
+
+
+def goes_on(git: Git, known: str, head: str) -> bool:
+    """Return whether a commit follows a known one, and nothing of what is new in it is missing."""
+    words = ("rev-list", "--objects", "--quiet", head, f"^{known}")
+    with suppress(StoreError):
+        return follows(git, known, head) and git.is_so(*words)
+    return False
+
+
+# --- the tree of a merge ------------------------------------------------------------------------------
+PAPERS = ("PROJECT_MEMORY.md", ".ai/history.md")
+"""Papers of which each story changes lines at the same places: two that have done so do not conflict."""
+
+_HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? ")
+_MERGED = "merged"
+_MOST_LOOKED_AT, _MOST_PATHS = 20, 500
+"""Of how many commits, and by how many paths, a story is found that was merged under another name."""
+
+
+def merged_tree(git: Git, one: str, other: str) -> tuple[str, list[str]]:
+    """Return the tree that a merge of two commits makes, and the paths in which they conflict.
+
+    Papers do not: lines that either has removed go, and what both have added is kept, that of `one` first.
+    """
+    tree, paths = _merged(git, one, other)
+    united = {path: blob for path in paths if (blob := _united(git, one, other, path)) is not None}
+    if united:
+        lines = "".join(f"100644 {blob}\t{path}\0" for path, blob in united.items())
+        index = str(git.shadow / _MERGED)
+        git.run("read-tree", f"--index-output={index}", tree)
+        git.run("update-index", "-z", "--index-info", given=os.fsencode(lines), index=index)
+        tree = git.run("write-tree", index=index).decode().strip()
+    return tree, [path for path in paths if path not in united]
+
+
+def in_conflict_by_hand(git: Git, one: str, other: str) -> list[str]:
+    """Return the paths in which two commits conflict for a person's git: it does not unite papers."""
+    return _merged(git, one, other)[1]
+
+
+def _merged(git: Git, one: str, other: str) -> tuple[str, list[str]]:
+    words = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", one, other)
+    try:
+        told = git.run(*words, fine=(0, 1))
+    except StoreError as error:
+        if "usage:" not in error.message:
+            raise
+        why = "this git cannot merge without a checkout: 2.38 or a later one can"
+        raise StoreError(why, code=error.code, hint="git --version") from error
+    tree, *paths = [os.fsdecode(part) for part in told.split(b"\0") if part]
+    return tree, paths
+
+
+def _united(git: Git, one: str, other: str, path: str) -> str | None:
+    """Return the blob with a paper of two commits united; None where it is none, or one has removed it."""
+    if not f"/{path}".endswith(tuple(f"/{paper}" for paper in PAPERS)):
+        return None
+    met = git.run("merge-base", one, other, fine=(0, 1)).decode().strip()
+    sides = [_blob(git, f"{commit}:{path}") for commit in (one, other)]
+    if "" in sides:
+        return None
+    base = _blob(git, f"{met}:{path}") or _written(git, b"")
+    lines = _lines(git.run("cat-file", "blob", base))
+    return _written(git, b"".join(united(lines, *(_changes(git, base, side) for side in sides))))
+
+
+def _blob(git: Git, name: str) -> str:
+    return git.run("rev-parse", "--verify", "--quiet", name, fine=(0, 1, 128)).decode().strip()
+
+
+def _written(git: Git, text: bytes) -> str:
+    return git.run("hash-object", "-w", "--stdin", given=text).decode().strip()
+
+
+class Changed(Struct, frozen=True):
+    """Which lines of a text were removed, and which were added before each, by number from 0."""
+
+    gone: Set[int]
+    added: Mapping[int, list[bytes]]
+
+
+def united(lines: Sequence[bytes], one: Changed, other: Changed) -> Iterator[bytes]:
+    """Yield the lines that neither has removed, and what each has added, `one` first."""
+    for number in range(len(lines) + 1):
+        first = one.added.get(number, [])
+        yield from first
+        yield from (line for line in other.added.get(number, []) if not line.strip() or line not in first)
+        if number < len(lines) and number not in one.gone | other.gone:
+            yield lines[number]
+
+
+def _changes(git: Git, base: str, side: str) -> Changed:
+    told = git.run("diff", "--unified=0", "--no-color", "--no-ext-diff", "--no-textconv", base, side)
+    gone: set[int] = set()
+    added: dict[int, list[bytes]] = {}
+    begin = 0
+    for line in _lines(told):
+        if (hunk := _HUNK.match(line)) is not None:
+            first, count = int(hunk[1]), int(hunk[2] or 1)
+            begin = first - 1 if count else first  # without lines of its own, it is behind that one
+            gone.update(range(begin, begin + count))
+            added[begin] = []
+        elif added and line.startswith(b"+"):
+            added[begin].append(line[1:])
+    return Changed(gone, added)
+
+
+def _lines(text: bytes) -> list[bytes]:
+    return [line + b"\n" for line in text.removesuffix(b"\n").split(b"\n")] if text else []
+
+
+def holds(git: Git, commit: str, end: str) -> bool:
+    """Return whether a commit has all that a branch has brought up to `end`, also as commits of other names.
+
+    A pull request may have been merged as one commit, or rebased; the same lines may have changed since. What
+    others have added to the papers meanwhile does not count.
+    """
+    if follows(git, end, commit):
+        return True
+    base = meeting(git, end, commit)
+    ours = set(_changed(git, base, end)) if base else set[str]()
+    if not ours or base == commit:
+        return False
+    words = ("rev-list", "--first-parent", f"--max-count={_MOST_LOOKED_AT}", commit, f"^{base}", "--")
+    paths = [f":(top,literal){path}" for path in sorted(ours)[:_MOST_PATHS]]
+    later = git.run(*words, *paths).decode().split()
+    fine = {path for path in ours if is_paper(path)} if not all(map(is_paper, ours)) else set[str]()
+    for one in dict.fromkeys((commit, *later)):
+        tree, conflicts = merged_tree(git, one, end)
+        if fine.issuperset(conflicts) and fine.issuperset(_changed(git, one, tree)):
+            return True
+    return False
+
+
+def is_paper(path: str) -> bool:
+    """Return whether each story adds lines of its own to a file."""
+    return f"/{path}".endswith(tuple(f"/{paper}" for paper in PAPERS))
+
+
+def _changed(git: Git, one: str, other: str) -> list[str]:
+    """Return the paths in which two trees differ."""
+    told = git.run("diff-tree", "-r", "-z", "--name-only", "--no-renames", one, other)
+    return [os.fsdecode(path) for path in told.split(b"\0") if path]

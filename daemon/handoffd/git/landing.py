@@ -26,12 +26,12 @@ from handoffd.engine.wording import conflicts_in_words, counted
 from handoffd.errors import Refused, StoreError
 from handoffd.failpoints import reached
 from handoffd.files.atomic import replace_text
-from handoffd.git.branches import HEADS, branch_of, end_of, holds, is_commit
+from handoffd.git.branches import HEADS, branch_of, end_of
 from handoffd.git.checkout import BUSY, IN_THE_WAY, Checkout
 from handoffd.git.clones import APART
-from handoffd.git.command import Git
+from handoffd.git.command import Git, holds, in_conflict_by_hand, is_commit, merged_tree
 from handoffd.git.repository import Repository
-from handoffd.git.worktree import Worktree, disk_faults, in_conflict_by_hand, merged_tree
+from handoffd.git.worktree import Worktree, disk_faults
 
 LIMIT_S = 60.0
 CONFLICT = "CONFLICT"

@@ -92,7 +92,7 @@ class Repository(Struct, frozen=True, kw_only=True):
 
     def rebase_of(self, ref: str) -> str | None:
         """Return the top folder of a working tree in which a branch is being rebased; None: in none."""
-        on = (top for folder, top in self._trees() if is_rebased_in(folder, ref))
+        on = (top for folder, top in self._trees() if ref in rebased_in(folder))
         return next((top for top in on if os.path.isdir(top)), None)
 
     def _trees(self) -> Iterator[tuple[str, str]]:
@@ -123,9 +123,9 @@ class Repository(Struct, frozen=True, kw_only=True):
         return sorted(ref for ref in names if ref.startswith(prefix) and "/" not in ref[len(folder) + 1 :])
 
 
-def is_rebased_in(folder: str, ref: str) -> bool:
-    """Return whether git moves a branch once the rebase is over that goes on in a working tree."""
-    return any(_line_in(os.path.join(folder, name)) == ref for name in _REBASED)
+def rebased_in(folder: str) -> set[str]:
+    """Return the branch that git moves when the rebase is over which goes on in a working tree; or nothing."""
+    return {_line_in(os.path.join(folder, name)) for name in _REBASED} - {""}
 
 
 COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")

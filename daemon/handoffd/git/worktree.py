@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 import shutil
 import stat
 import subprocess
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from shlex import quote
-
-from msgspec import Struct
 
 from handoffd.errors import StoreError
 from handoffd.files.atomic import digest_of, replace_text
@@ -359,106 +356,6 @@ def _is_sparse(repository: Repository, program: str) -> bool:
     files = (os.path.join(repository.common, "config"), os.path.join(repository.folder, "config.worktree"))
     said = (setting(program, ("--file", file), "core.sparseCheckout", {}) for file in files)
     return any(word.lower() in {"true", "1", "yes", "on"} for word in said)
-
-
-# --- the tree of a merge ------------------------------------------------------------------------------
-PAPERS = ("PROJECT_MEMORY.md", ".ai/history.md")
-"""Papers of which each story changes lines at the same places: two that have done so do not conflict."""
-
-_HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? ")
-_MERGED = "merged"
-
-
-def merged_tree(git: Git, one: str, other: str) -> tuple[str, list[str]]:
-    """Return the tree that a merge of two commits makes, and the paths in which they conflict.
-
-    Papers do not: lines that either has removed go, and what both have added is kept, that of `one` first.
-    """
-    tree, paths = _merged(git, one, other)
-    united = {path: blob for path in paths if (blob := _united(git, one, other, path)) is not None}
-    if united:
-        lines = "".join(f"100644 {blob}\t{path}\0" for path, blob in united.items())
-        index = str(git.shadow / _MERGED)
-        git.run("read-tree", f"--index-output={index}", tree)
-        git.run("update-index", "-z", "--index-info", given=os.fsencode(lines), index=index)
-        tree = git.run("write-tree", index=index).decode().strip()
-    return tree, [path for path in paths if path not in united]
-
-
-def in_conflict_by_hand(git: Git, one: str, other: str) -> list[str]:
-    """Return the paths in which two commits conflict for a person's git: it does not unite papers."""
-    return _merged(git, one, other)[1]
-
-
-def _merged(git: Git, one: str, other: str) -> tuple[str, list[str]]:
-    words = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", one, other)
-    try:
-        told = git.run(*words, fine=(0, 1))
-    except StoreError as error:
-        if "usage:" not in error.message:
-            raise
-        why = "this git cannot merge without a checkout: 2.38 or a later one can"
-        raise StoreError(why, code=error.code, hint="git --version") from error
-    tree, *paths = [os.fsdecode(part) for part in told.split(b"\0") if part]
-    return tree, paths
-
-
-def _united(git: Git, one: str, other: str, path: str) -> str | None:
-    """Return the blob with a paper of two commits united; None where it is none, or one has removed it."""
-    if not f"/{path}".endswith(tuple(f"/{paper}" for paper in PAPERS)):
-        return None
-    met = git.run("merge-base", one, other, fine=(0, 1)).decode().strip()
-    sides = [_blob(git, f"{commit}:{path}") for commit in (one, other)]
-    if "" in sides:
-        return None
-    base = _blob(git, f"{met}:{path}") or _written(git, b"")
-    lines = _lines(git.run("cat-file", "blob", base))
-    return _written(git, b"".join(united(lines, *(_changes(git, base, side) for side in sides))))
-
-
-def _blob(git: Git, name: str) -> str:
-    return git.run("rev-parse", "--verify", "--quiet", name, fine=(0, 1, 128)).decode().strip()
-
-
-def _written(git: Git, text: bytes) -> str:
-    return git.run("hash-object", "-w", "--stdin", given=text).decode().strip()
-
-
-class Changed(Struct, frozen=True):
-    """Which lines of a text were removed, and which were added before each, by number from 0."""
-
-    gone: Set[int]
-    added: Mapping[int, list[bytes]]
-
-
-def united(lines: Sequence[bytes], one: Changed, other: Changed) -> Iterator[bytes]:
-    """Yield the lines that neither has removed, and what each has added, `one` first."""
-    for number in range(len(lines) + 1):
-        first = one.added.get(number, [])
-        yield from first
-        yield from (line for line in other.added.get(number, []) if not line.strip() or line not in first)
-        if number < len(lines) and number not in one.gone | other.gone:
-            yield lines[number]
-
-
-def _changes(git: Git, base: str, side: str) -> Changed:
-    told = git.run("diff", "--unified=0", "--no-color", "--no-ext-diff", "--no-textconv", base, side)
-    gone: set[int] = set()
-    added: dict[int, list[bytes]] = {}
-    begin = 0
-    for line in _lines(told):
-        if (hunk := _HUNK.match(line)) is not None:
-            first, count = int(hunk[1]), int(hunk[2] or 1)
-            begin = first - 1 if count else first  # without lines of its own, it is behind that one
-            gone.update(range(begin, begin + count))
-            added[begin] = []
-        elif added and line.startswith(b"+"):
-            added[begin].append(line[1:])
-    return Changed(gone, added)
-
-
-def _lines(text: bytes) -> list[bytes]:
-    return [line + b"\n" for line in text.removesuffix(b"\n").split(b"\n")] if text else []
 
 
 # --- paths --------------------------------------------------------------------------------------------
