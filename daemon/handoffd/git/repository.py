@@ -124,7 +124,7 @@ class Repository(Struct, frozen=True, kw_only=True):
 
 
 def rebased_in(folder: str) -> set[str]:
-    """Return the branch that git moves when the rebase is over which goes on in a working tree; or nothing."""
+    """Return the branch that git moves when the rebase in a working tree is over; empty where there is none."""
     return {_line_in(os.path.join(folder, name)) for name in _REBASED} - {""}
 
 
