@@ -98,7 +98,7 @@ def _printed(check: PostCheck) -> str:
 
 def landed(outcome: LandedView, root: str, called: str | None, following: str | None) -> LandedAnswer:
     """Return the outcome of a landing."""
-    told = _landing_in_words(outcome)
+    told = "; ".join((_landing_in_words(outcome), *outcome.left))
     again = command_for(root, "land", "--story", outcome.story) if outcome.going_on else following
     return LandedAnswer(
         project=root, called=called, story=outcome.story, onto=outcome.onto, commit=outcome.commit,

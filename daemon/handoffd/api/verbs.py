@@ -423,6 +423,7 @@ _SPECS: Final = (
             Parameter(name="onto", type="text", help="a branch; default: the one that the story began at"),
             Parameter(name="to", type="step", help="only what was done up to this step"),
             Parameter(name="untested", type="flag", help="do not run the tests", forces=True),
+            Parameter(name="leave_out", type="flag", help="without what is in its clone and in no commit"),
         ),
         guard="always",
         repeats=True,

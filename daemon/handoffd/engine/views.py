@@ -370,16 +370,14 @@ class SnapshotView(Struct, frozen=True, kw_only=True):
     name: str
     """`impl-2`: as impl has left them the second time; `bdd-0`: before the story."""
     ref: str | None
-    """What to call it in git commands."""
     commit: str | None
-    """Null, like `ref`: it could not be made."""
+    """What to call it in git commands; null: it could not be made."""
     step: str
     result: str
     """The status that the step was left with; `skipped`, `begun`, `kept` or `restored`."""
     run: str | None
-    """The attempt that has left them so."""
     by: str | None
-    """The person whose decision it precedes or is about."""
+    """The attempt that has left them so; the person whose decision it precedes or is about."""
     at: Moment
     files: int | None
     """How many files differ from the one before; null for the first."""
@@ -397,10 +395,9 @@ class WorkspaceView(Struct, frozen=True, kw_only=True):
     """The story's branch, in the clone and in the project's repository, and where it begins."""
     made_at: Moment
     bytes: int
-    """What it takes on the disk; what it borrows from the project's repository is not counted."""
     ready: bool
     kept: str | None
-    """Whether its set-up has run; and why it is kept, in words; null: `gc` removes it."""
+    """On the disk, without what it borrows; whether it is set up; why it stays, null: `gc` removes it."""
 
 
 class LandingRequest(Struct, frozen=True, kw_only=True):
@@ -410,6 +407,7 @@ class LandingRequest(Struct, frozen=True, kw_only=True):
     onto: str | None = None
     to: str | None = None
     untested: bool = False
+    leave_out: bool = False
     by: str = "cli"
 
 
@@ -417,6 +415,7 @@ class LandedView(Struct, frozen=True, kw_only=True):
     """The outcome of a landing; it goes on while only the story is known. `told` is by a command.
 
     `onto` has it now and ends at `commit`; `files` changed there, `tests` ran on it. `already`: it had all.
+    `left`, in words: what its clone has besides.
     """
 
     story: str
@@ -428,6 +427,7 @@ class LandedView(Struct, frozen=True, kw_only=True):
     to: str | None = None
     how: LandedBy = "merge"
     told: str | None = None
+    left: tuple[str, ...] = ()
     going_on: bool = False
 
 

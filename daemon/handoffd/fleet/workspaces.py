@@ -143,6 +143,7 @@ class Workspaces:
         if publish:
             with suppress(StoreError):
                 branch.publish()
+                branch.keep_others()
         if (unkept := branch.unkept()) is not None:
             return unkept
         days = settings.retention.workspaces_days

@@ -25,6 +25,7 @@ from handoffd.files.rooted import read_project_file, write_project_file
 from handoffd.git.command import (
     FAILED,
     Git,
+    changed_paths,
     follows,
     goes_on,
     holds,
@@ -33,15 +34,16 @@ from handoffd.git.command import (
     meeting,
     merged_tree,
 )
-from handoffd.git.repository import COMMIT, Repository, as_part, rebased_in, repository_at
+from handoffd.git.repository import COMMIT, Repository, as_part, heads_in, rebased_in, repository_at
 from handoffd.git.worktree import (
     LIMIT_S,
     Worktree,
     can_be_kept,
     disk_faults,
-    files_below,
+    lend,
     remove_tree,
     status_at,
+    unlink_odd,
 )
 
 HEADS = "refs/heads/"
@@ -52,8 +54,6 @@ _HISTORY = ".ai/history.md"
 _END = "end"
 _TAKING = "taking"
 _MOST_SAID = 300
-_MOST_PACKED = 16 * 1024 * 1024
-_STASH = "refs/stash"
 _MEANT = "meant"
 """The index of a commit that has not all of the folder."""
 _LOCKS = ("index.lock", "HEAD.lock")
@@ -69,6 +69,13 @@ def branch_of(repository: Repository, story: str) -> str:
 
 
 UNPUBLISHED = "its commits are not in the project's repository"
+UNCOMMITTED = "it has changes that are not committed"
+LEFT = "its agent has left commits on other branches of the clone, or in a stash; landing keeps these by refs"
+
+
+def refs_of_left(repository: Repository, branch: str) -> list[str]:
+    """Return the refs that keep what the agent of a story has left beside its branch."""
+    return repository.refs_at(f"refs/{branch}/left-")
 
 
 class StoryBranch:
@@ -232,14 +239,45 @@ class StoryBranch:
             tree, head = self._worktree.tree(repository, git), repository.head()
             tree = self._with_history(repository, git, tree)
             end = end_of(repository_at(self._root), self._ref) or self._base
-            heads = {*_heads_in(Path(repository.common)), *([head] if head is not None else [])} - {end}
-            if end is None or is_more_in(git, heads, end):
+            own = {head or "", _line_of_agents(repository, self._ref)} - {end}
+            if end is None or is_more_in(git, own, end):
                 return UNPUBLISHED
+            if is_more_in(git, {*heads_in(Path(repository.common))} - {end}, end, *self._left().values()):
+                return LEFT
             if git.run("rev-parse", "--verify", f"{end}^{{tree}}").decode().strip() != tree:
-                return "it has changes that are not committed"
+                return UNCOMMITTED
             if self.left_out:
                 return f"no commit takes {self._left_out_in_words}"
             return None
+
+    @disk_faults()
+    def uncommitted(self) -> tuple[str, ...]:
+        """Return the paths in which the folder is not as its agent has committed it last."""
+        with self._opened(self._worktree.limit_s) as (repository, git):
+            tree = self._with_history(repository, git, self._worktree.tree(repository, git))
+            last = repository.head() or self._base
+            return tuple(changed_paths(git, last, tree)) if last is not None else ()
+
+    @disk_faults()
+    def keep_others(self) -> None:
+        """Keep by refs of the project what an agent has left on other branches, or in a stash."""
+        with self._opened(self._worktree.limit_s) as (repository, git):
+            self._keep_others(repository, git)
+
+    def _keep_others(self, repository: Repository, git: Git) -> None:
+        project = repository_at(self._root)
+        into, end = self._into(project, git), end_of(project, self._ref) or self._base
+        heads = [one for one in heads_in(Path(repository.common)) if COMMIT.fullmatch(one)]
+        for head in sorted(set(heads)) if end else ():
+            known = [one for one in (end, self._base, self._news(), *self._left().values()) if one]
+            if is_commit(git, head) and is_more_in(git, {head}, *known):
+                self._bring(git, into, known, head)
+                into.move_ref(f"refs/{self._branch}/left-{head[:12]}", head, "0" * len(head))
+
+    def _left(self) -> dict[str, str]:
+        """Return the refs that keep what its agent has left beside the branch, and where they end."""
+        project = repository_at(self._root)
+        return {ref: end_of(project, ref) for ref in refs_of_left(project, self._branch)}
 
     @disk_faults()
     def is_landed(self) -> bool:
@@ -290,7 +328,9 @@ class StoryBranch:
         if self._clone and self.left_out:
             hint = f"cd {quote(self._worktree.folder)}  # move it away or remove it, then try again"
             raise StoreError(f"no ref can keep {self._left_out_in_words}", code="BRANCH_BEHIND", hint=hint)
-        with self._opened(self._worktree.limit_s) as (_, git):
+        with self._opened(self._worktree.limit_s) as (repository, git):
+            if self._clone:
+                self._keep_others(repository, git)
             project = repository_at(self._root)
             known, into = end_of(project, self._ref), self._into(project, git)
             end = end or known
@@ -404,7 +444,7 @@ class StoryBranch:
     def _stand_on(self, clone: Repository, commit: str) -> None:
         common = Path(clone.common)
         write_project_file(common, self._ref, f"{commit}\n", durable=True)
-        _unlink(common / "HEAD")
+        unlink_odd(common / "HEAD")
         write_project_file(common, "HEAD", f"ref: {self._ref}\n", durable=False)
 
     # --- the project's repository ------------------------------------------------------------------
@@ -460,27 +500,6 @@ def end_of(repository: Repository, ref: str) -> str:
     return value
 
 
-def lend(project: Repository, clone: Path) -> None:
-    """Have a clone borrow the project's objects, and no others: an agent may name any that we can read.
-
-    `clone` is its folder `.git`.
-    """
-    wanted = os.fsencode(os.path.join(project.common, "objects")) + b"\n"
-    path = "objects/info/alternates"
-    with suppress(StoreError):
-        seen = read_project_file(clone, path, len(wanted))
-        if seen is not None and seen.content == wanted:
-            return
-    _unlink(clone / path)
-    write_project_file(clone, path, wanted, durable=False)
-
-
-def _unlink(path: Path) -> None:
-    """Remove a link or a pipe in place of a file; its folder is known to be the clone's own."""
-    if os.path.lexists(path) and (path.is_symlink() or not path.is_file()):
-        path.unlink()
-
-
 def note_end(worktree: Worktree, commit: str) -> None:
     """Remember the last commit of a clone where no agent can write: its refs are its agents'."""
     replace_text(worktree.shadow / _END, f"{commit}\n")
@@ -516,21 +535,6 @@ def _line_of_agents(repository: Repository, name: str) -> str:
         seen = read_project_file(Path(repository.folder), name, _MOST_SAID)
         return "" if seen is None else os.fsdecode(seen.content).strip()
     return ""
-
-
-def _heads_in(common: Path) -> Iterator[str]:
-    """Yield what the branches of a clone say, and its stash: an agent may have left commits on any.
-
-    Raises StoreError for what is not a file.
-    """
-    packed = read_project_file(common, "packed-refs", _MOST_PACKED)
-    for line in packed.content.splitlines() if packed is not None else ():
-        name, _, ref = os.fsdecode(line).partition(" ")
-        if ref.startswith(HEADS) or ref == _STASH:
-            yield name
-    for path in (*files_below(str(common / HEADS)), str(common / _STASH)):
-        seen = read_project_file(common, os.path.relpath(path, common), _MOST_SAID)
-        yield "" if seen is None else os.fsdecode(seen.content).strip()
 
 
 def _in_use(repository: Repository) -> set[str]:

@@ -28,7 +28,7 @@ from handoffd.errors import StoreError
 from handoffd.files.atomic import digest_of, replace_text
 from handoffd.files.rooted import open_parent, read_project_file, write_project_file
 from handoffd.files.run_removal import bytes_below
-from handoffd.git.branches import HEADS, branch_of, end_of, lend, note_end
+from handoffd.git.branches import HEADS, branch_of, end_of, note_end
 from handoffd.git.command import PAPERS, Git, setting
 from handoffd.git.repository import Repository, as_part, repository_at
 from handoffd.git.worktree import (
@@ -38,6 +38,7 @@ from handoffd.git.worktree import (
     disk_faults,
     filtered,
     is_linked,
+    lend,
     remove_tree,
     shadow_of,
     top_of_clone,
@@ -90,6 +91,8 @@ class Trail(Struct, frozen=True, kw_only=True):
     onto: str | None = None
     """The branch that it began at; None: at none."""
     base: str | None = None
+    left_out: tuple[str, ...] = ()
+    """The paths that are in no commit, though the last step was accepted."""
     steps: tuple[tuple[str, str], ...] = ()
     """The steps that were accepted, and the commits with which they ended; the latest is the last."""
 
@@ -129,16 +132,20 @@ class Clones:
             return known if known.story == story else None
         return None
 
-    def note_step(self, story: str, where: Workspace, step: str, commit: str) -> None:
+    def note_step(
+        self, story: str, where: Workspace, step: str, commit: str, left_out: Sequence[str] = ()
+    ) -> None:
         """Remember where a step that was accepted has ended. Raises OSError.
 
-        What was accepted after an earlier end of it is not behind the story any more.
+        `left_out` are paths that are in no commit. What was accepted after an earlier end of it is not behind
+        the story any more.
         """
         known = self.trail(story)
         before = known.steps if known is not None and known.base == where.base else ()
         names = [name for name, _ in before]
         kept = before[: names.index(step)] if step in names else before
-        self._remember(Trail(story=story, onto=where.onto, base=where.base, steps=(*kept, (step, commit))))
+        steps, few = (*kept, (step, commit)), tuple(left_out[:_MOST_NAMED])
+        self._remember(Trail(story=story, onto=where.onto, base=where.base, steps=steps, left_out=few))
 
     def _remember(self, trail: Trail) -> None:
         file = self._trail_file(trail.story)
@@ -255,7 +262,7 @@ APART = "@"
 
 _NUMBER = "number"
 _FILE = "clone.json"
-_TRAILS, _MOST_TRAILS = "stories", 1000
+_TRAILS, _MOST_TRAILS, _MOST_NAMED = "stories", 1000, 20
 _HANDED_OVER = (
     ".ai/HANDOFF.md", ".ai/executor-result", ".ai/CHECKLIST.md", ".ai/history.md", ".ai/handoffd.yaml",
     ".ai/step-rules.yaml",

@@ -330,9 +330,10 @@ def meeting(git: Git, one: str, other: str) -> str:
     return git.run("merge-base", one, other, fine=(0, 1)).decode().strip()
 
 
-def is_more_in(git: Git, heads: set[str], end: str) -> bool:
-    """Return whether commits have others behind them, or are some, that are not behind a known one."""
-    wanted = "".join(f"{one}\n" for one in (*sorted(filter(COMMIT.fullmatch, heads)), f"^{end}"))
+def is_more_in(git: Git, heads: set[str], *ends: str) -> bool:
+    """Return whether commits have others behind them, or are some, that are not behind the known ones."""
+    known = [f"^{end}" for end in ends]
+    wanted = "".join(f"{one}\n" for one in (*sorted(filter(COMMIT.fullmatch, heads)), *known))
     return git.run("rev-list", "--max-count=1", "--stdin", given=wanted.encode()) != b""
 
 
@@ -455,7 +456,7 @@ def holds(git: Git, commit: str, end: str) -> bool:
     if follows(git, end, commit):
         return True
     base = meeting(git, end, commit)
-    ours = set(_changed(git, base, end)) if base else set[str]()
+    ours = set(changed_paths(git, base, end)) if base else set[str]()
     if not ours or base == commit:
         return False
     words = ("rev-list", "--first-parent", f"--max-count={_MOST_LOOKED_AT}", commit, f"^{base}", "--")
@@ -464,7 +465,7 @@ def holds(git: Git, commit: str, end: str) -> bool:
     fine = {path for path in ours if is_paper(path)} if not all(map(is_paper, ours)) else set[str]()
     for one in dict.fromkeys((commit, *later)):
         tree, conflicts = merged_tree(git, one, end)
-        if fine.issuperset(conflicts) and fine.issuperset(_changed(git, one, tree)):
+        if fine.issuperset(conflicts) and fine.issuperset(changed_paths(git, one, tree)):
             return True
     return False
 
@@ -474,7 +475,7 @@ def is_paper(path: str) -> bool:
     return f"/{path}".endswith(tuple(f"/{paper}" for paper in PAPERS))
 
 
-def _changed(git: Git, one: str, other: str) -> list[str]:
+def changed_paths(git: Git, one: str, other: str) -> list[str]:
     """Return the paths in which two trees differ."""
     told = git.run("diff-tree", "-r", "-z", "--name-only", "--no-renames", one, other)
     return [os.fsdecode(path) for path in told.split(b"\0") if path]

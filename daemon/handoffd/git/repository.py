@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from handoffd.errors import StoreError
 from handoffd.files.atomic import digest_of
+from handoffd.files.rooted import read_project_file
 
 NO_REPOSITORY = "NO_REPOSITORY"
 
@@ -124,13 +125,15 @@ class Repository(Struct, frozen=True, kw_only=True):
 
 
 def rebased_in(folder: str) -> set[str]:
-    """Return the branch that git moves when the rebase in a working tree is over; empty where there is none."""
+    """Return the branch that git moves when the rebase in a working tree is over; nothing without one."""
     return {_line_in(os.path.join(folder, name)) for name in _REBASED} - {""}
 
 
 COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _PLAIN = re.compile(r"[A-Za-z0-9._-]")
 _MOST_PACKED = 64 * 1024 * 1024
+_MOST_OF_AGENTS = 16 * 1024 * 1024
+_HEADS, _STASH = "refs/heads/", "refs/stash"
 _MOST_LINKS = 5
 _LONGEST_PART = 200
 
@@ -156,6 +159,36 @@ def _commit(said: str) -> str:
     if COMMIT.fullmatch(said) is None:
         raise StoreError("HEAD names no commit", code="GIT_FAILED")
     return said
+
+
+def heads_in(common: Path) -> Iterator[str]:
+    """Yield what the branches of a clone say, and its stashes: an agent may have left commits on any.
+
+    `common` is its folder `.git`. Raises StoreError for what is not a file.
+    """
+    packed = read_project_file(common, "packed-refs", _MOST_OF_AGENTS)
+    for line in packed.content.splitlines() if packed is not None else ():
+        name, _, ref = os.fsdecode(line).partition(" ")
+        if ref.startswith(_HEADS) or ref == _STASH:
+            yield name
+    for path in (*files_below(str(common / _HEADS)), str(common / _STASH)):
+        seen = read_project_file(common, os.path.relpath(path, common), _LONGEST)
+        yield "" if seen is None else os.fsdecode(seen.content).strip()
+    stashes = read_project_file(common, f"logs/{_STASH}", _MOST_OF_AGENTS)  # all of them
+    for line in stashes.content.splitlines() if stashes is not None else ():
+        yield os.fsdecode(line.partition(b" ")[2].partition(b" ")[0])
+
+
+def files_below(folder: str) -> Iterator[str]:
+    """Yield the paths of what is below a folder and is not a folder, however deep; links are not followed."""
+    folders = [folder]
+    while folders:
+        with suppress(OSError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                else:
+                    yield entry.path
 
 
 def _entries(folder: str) -> list[str]:

@@ -22,6 +22,7 @@ from shlex import quote
 
 from handoffd.errors import StoreError
 from handoffd.files.atomic import digest_of, replace_text
+from handoffd.files.rooted import read_project_file, write_project_file
 from handoffd.git.command import FAILED, TOO_SLOW, Git, setting
 from handoffd.git.repository import NO_REPOSITORY, Repository, repository_at
 
@@ -299,6 +300,27 @@ def top_of_clone(folder: str, state_dir: Path) -> str | None:
     return None
 
 
+def lend(project: Repository, clone: Path) -> None:
+    """Have a clone borrow the project's objects, and no others: an agent may name any that we can read.
+
+    `clone` is its folder `.git`.
+    """
+    wanted = os.fsencode(os.path.join(project.common, "objects")) + b"\n"
+    path = "objects/info/alternates"
+    with suppress(StoreError):
+        seen = read_project_file(clone, path, len(wanted))
+        if seen is not None and seen.content == wanted:
+            return
+    unlink_odd(clone / path)
+    write_project_file(clone, path, wanted, durable=False)
+
+
+def unlink_odd(path: Path) -> None:
+    """Remove a link or a pipe in place of a file; its folder is known to be the clone's own."""
+    if os.path.lexists(path) and (path.is_symlink() or not path.is_file()):
+        path.unlink()
+
+
 def is_linked(folder: str, top: str) -> bool:
     """Return whether a folder, or one above it up to `top`, is a link."""
     while len(folder) >= len(top):
@@ -318,18 +340,6 @@ def remove_tree(folder: Path) -> None:
         _run("rm", "-rf", "--", str(folder))
     if os.path.lexists(folder):
         raise StoreError(f"{folder} cannot be removed", code=FAILED, hint=f"rm -rf {quote(str(folder))}")
-
-
-def files_below(folder: str) -> Iterator[str]:
-    """Yield the paths of what is below a folder and is not a folder, however deep; links are not followed."""
-    folders = [folder]
-    while folders:
-        with suppress(OSError), os.scandir(folders.pop()) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append(entry.path)
-                else:
-                    yield entry.path
 
 
 def _run(*words: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import partial
@@ -30,16 +30,16 @@ from handoffd.engine.track import Track, Workspace
 from handoffd.engine.views import LandedView, LandingRequest, Whereabouts
 from handoffd.engine.wording import bringing_back, command_for, first_few
 from handoffd.errors import HandoffdError, Refused, StoreError
-from handoffd.git.branches import HEADS, StoryBranch, branch_of, end_of
+from handoffd.git.branches import HEADS, LEFT, UNPUBLISHED, StoryBranch, branch_of, end_of
 from handoffd.git.checkout import BUSY, IN_THE_WAY
 from handoffd.git.clones import Clone, Clones
 from handoffd.git.command import TOO_SLOW
 from handoffd.git.landing import CONFLICT, FOR_LANDING, LIMIT_S, MOVED, Landing, Merge
 from handoffd.git.repository import NO_REPOSITORY, repository_at
 from handoffd.project.landing_command import LandingCommand
-from handoffd.project.whereabouts import StoryPlaces, Yard
+from handoffd.project.whereabouts import StoryPlaces, Yard, put_right
 from handoffd.protocol.rules import DONE
-from handoffd.protocol.state import State, TestCounts
+from handoffd.protocol.state import TestCounts
 from handoffd.protocol.story_text import StoryText
 from handoffd.track.checks import Checks
 from handoffd.track.prompts import dispatch_id
@@ -363,13 +363,17 @@ class Landings:
             await self._must_have_changed(story)
         if settings.land == "branch" and request.by == ITSELF:
             return await self._left(story)
+        without = None
         if request.to is None:
-            await self._asked(partial(self._must_be_whole, story))
+            work = partial(self._must_be_whole, story, leave_out=request.leave_out)
+            without = await self._asked(work)
         up_to = await to_thread.run_sync(self._end_of_step, story, request.to)
         for _ in range(MOST_TRIES):
             merge = await self._asked(partial(self._prepared, request, story, up_to))
             try:
-                return await self._carried(request, story, merge)
+                view = await self._carried(request, story, merge)
+                beside = await self._asked(partial(self.places.left_beside, story))
+                return replace(view, left=tuple(filter(None, (without, beside))))
             except Refused as refused:
                 if refused.code != MOVED:
                     raise
@@ -438,8 +442,11 @@ class Landings:
             hint = command_for(self.project.root, "land", "--story", story)
             raise Refused(f"{story} is not landed for now", code="NOT_DONE", hint=hint)
 
-    def _must_be_whole(self, story: str) -> None:
-        """Bring all of a story into the project's repository. Raises HandoffdError where that fails."""
+    def _must_be_whole(self, story: str, *, leave_out: bool = False) -> str | None:
+        """Bring all of a story into the project's repository. Raises HandoffdError where that fails.
+
+        `leave_out`: return instead what is in its clone, and in no commit.
+        """
         track = self.project.track_of(story).track
         state, where = track.state, track.ledger.workspace
         here = where is not None and where.kind == "root" and where.branch is not None
@@ -448,12 +455,18 @@ class Landings:
             raise Refused(why, code="NOT_IN_CLONE", hint=f"git -C {quote(self.project.root)} status")
         clone = self._clones.of(story)
         if clone is None:
-            return
-        branch = self.places.branch(clone)
+            return None
+        branch, folder = self.places.branch(clone), clone.workspace.folder
         branch.publish()
-        if (unkept := branch.unkept()) is not None:
-            why = f"{story} is not all on {clone.workspace.branch}: {unkept}"
-            raise Refused(why, code="BRANCH_BEHIND", hint=f"git -C {quote(clone.workspace.folder)} status")
+        branch.keep_others()
+        unkept = branch.unkept()
+        if unkept is None or (leave_out and unkept not in {UNPUBLISHED, LEFT}):
+            return None if unkept is None else f"it is without what is in {folder}: {unkept}"
+        why = f"{story} is not all on {clone.workspace.branch}: {unkept}"
+        if unkept in {UNPUBLISHED, LEFT}:
+            raise Refused(why, code="BRANCH_BEHIND", hint=f"git -C {quote(folder)} log --all")
+        without = command_for(self.project.root, "land", "--story", story, "--leave-out")
+        raise Refused(put_right(why, folder), code="BRANCH_BEHIND", hint=without)
 
     def _end_of_step(self, story: str, step: str | None) -> str | None:
         """Return the commit with which a step has ended, None for no step. Raises Refused."""
@@ -464,7 +477,7 @@ class Landings:
         if commit is None:
             hint = f"git -C {quote(self.project.root)} log {quote(self._branch_of(story)[0])}"
             raise Refused(f"{story} has no commit of {step} in a clone", code="NO_STEP", hint=hint)
-        state = state_in([one.track for one in self.project.tracks.values()], story)
+        state = self.places.state(story)
         if state is not None and not self.project.files.rules.is_behind(step, state.step, state.task_type):
             why = f"{story} is at {state.step}, so {step} is not behind it any more"
             raise Refused(why, code="NO_STEP", hint=command_for(self.project.root, "status"))
@@ -569,14 +582,6 @@ def stories_at_work(track: Track) -> frozenset[str | None]:
     state = track.state
     over = state is None or state.step == DONE or (track.ledger.closed and track.ledger.dispatch is None)
     return frozenset(aside if state is None or over else [*aside, state.story])
-
-
-def state_in(tracks: Iterable[Track], story: str) -> State | None:
-    """Return the state of a story that a track has, or has set aside."""
-    states = (
-        one for track in tracks for one in (track.state, *(aside.state for aside in track.ledger.parked))
-    )
-    return next((state for state in states if state is not None and state.story == story), None)
 
 
 def _counts(tests: TestEvidence | None) -> TestCounts | None:

@@ -15,18 +15,27 @@ from msgspec.structs import replace
 
 from handoffd.engine.decision import to_land
 from handoffd.engine.views import MOST_LISTED, Whereabouts
-from handoffd.engine.wording import command_for, left_in_folder
+from handoffd.engine.wording import command_for, first_few, left_in_folder
 from handoffd.errors import StoreError
-from handoffd.git.branches import UNPUBLISHED, StoryBranch
+from handoffd.git.branches import LEFT, UNCOMMITTED, UNPUBLISHED, StoryBranch, branch_of, refs_of_left
 from handoffd.git.clones import Clone, Clones
 from handoffd.git.landing import LIMIT_S, Landing, Outlook
-from handoffd.git.repository import NO_REPOSITORY
+from handoffd.git.repository import NO_REPOSITORY, repository_at
 from handoffd.journal.history import StoryEnd, taken_in_words
 from handoffd.journal.records import Part
 from handoffd.project.files import ProjectFiles
+from handoffd.protocol.state import State
 from handoffd.track.reach import Reach
 from handoffd.track.services import Home, Services
 from handoffd.track.track import TrackSupervisor
+
+_OTHERS = "what its agent left on other branches, or in a stash"
+
+
+def put_right(unkept: str | None, folder: str) -> str:
+    """Return what of a clone is in no commit, and what a person can do about it, in words."""
+    do = "commit that" if (unkept or "").endswith(UNCOMMITTED) else "remove that"
+    return f"{unkept}; {do} in {folder}, or land without it"
 
 
 class Yard(Home, Protocol):
@@ -86,6 +95,13 @@ class StoryPlaces:
         where = clone.workspace if clone is not None else track.ledger.workspace if own else None
         return where.base if where is not None and where.onto == onto else None
 
+    def state(self, story: str) -> State | None:
+        """Return the state of a story that a track has, or has set aside."""
+        tracks = [one.track for one in self._project.tracks.values()]
+        aside = [one.state for track in tracks for one in track.ledger.parked]
+        states = (*(track.state for track in tracks), *aside)
+        return next((state for state in states if state is not None and state.story == story), None)
+
     def unlanded(self) -> list[str | None]:
         """Return the stories that are done, and not noted as landed."""
         tracks = [one.track for one in self._project.tracks.values()]
@@ -104,12 +120,13 @@ class StoryPlaces:
 
         Raises StoreError where git cannot say.
         """
-        git, found = True, None
+        git, found, left = True, None, None
         async with self._looking:  # several screens may ask at once
             onto = await to_thread.run_sync(self.onto, story)
             known = self._services.outlooks.pop((self._project.root, story), None)
             try:
                 found = await self._reach.asked(partial(self._foreseen, story, onto, known), LIMIT_S + 10)
+                left = await to_thread.run_sync(self.left_beside, story)
             except StoreError as error:
                 if error.code != NO_REPOSITORY:
                     raise
@@ -121,6 +138,8 @@ class StoryPlaces:
         end = await self.end(story)
         aborted, taken = end is not None and end.kind == "aborted", taken_in_words(end)
         says = taken or found.in_words(aborted=aborted)
+        if left is not None:
+            says += f"; {left}"
         if refused and not taken and found.would not in {"conflict", "landed"}:
             says += f"; not landed: {refused}"
         again = command_for(self._project.root, "start", story, "--go-on")
@@ -141,8 +160,14 @@ class StoryPlaces:
             unkept = self.branch(clone).unkept()
         except StoreError as error:  # an agent may have removed what makes it a clone
             unkept = f"its clone cannot be read: {error.message}"
-        place = clone.workspace.folder if unkept not in {None, UNPUBLISHED} else None
-        return replace(found, unkept=unkept, place=place)
+        place = clone.workspace.folder if unkept not in {None, UNPUBLISHED, LEFT} else None
+        return replace(found, unkept=unkept if place is None else put_right(unkept, place), place=place)
+
+    def left_beside(self, story: str) -> str | None:
+        """Return which refs keep what a story's agent has left beside its branch, in words; blocks."""
+        project = repository_at(self._project.root)
+        refs = refs_of_left(project, branch_of(project, story))
+        return f"{first_few(refs)} {'keeps' if len(refs) == 1 else 'keep'} {_OTHERS}" if refs else None
 
     async def in_folder(self, story: str, *, git: bool) -> Whereabouts | None:
         """Return that a story without a branch has worked in the project's folder; None if it has not."""
@@ -163,7 +188,7 @@ class StoryPlaces:
     def _to_type(self, story: str, found: Outlook) -> str | None:
         root = self._project.root
         if found.place is not None:
-            return f"git -C {quote(found.place)} status"
+            return command_for(root, "land", "--story", story, "--leave-out")
         if found.unkept is not None:
             return command_for(root, "land", "--story", story)  # which publishes it, or says why not
         match found.would:

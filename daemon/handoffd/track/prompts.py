@@ -12,16 +12,19 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from handoffd.capacity.meters import CpuClock, within_cpu
 from handoffd.clock import Clock
 from handoffd.engine.run import PostCheck
 from handoffd.engine.track import Facts, Track, TrackKey, text_of
-from handoffd.engine.wording import command_for
+from handoffd.engine.wording import command_for, first_few
 from handoffd.errors import HandoffdError
 from handoffd.execute.registry import AUTO, no_agent
 from handoffd.files.atomic import replace_text
 from handoffd.files.errors import storage_error
 from handoffd.files.rooted import visiting
+from handoffd.git.clones import Clones
 from handoffd.git.repository import unfinished_in
 from handoffd.inspection.own_files import templates_for, warmed
 from handoffd.inspection.project_status import prerequisites
@@ -103,11 +106,28 @@ class Prompts:
     def _rendered(self, track: Track, dispatch: str, meter: CpuClock) -> tuple[str, tuple[str, ...]]:
         language = self._files.settings.language or self._services.settings.language
         context = prompt_context(self._key, track, dispatch, self._files.rules, language)
+        if (left := self._left_out(track)) is not None and context.ask == "step":
+            context = replace(context, human_note="\n\n".join(filter(None, (context.human_note, left))))
         ours_s, templates = warmed(language), templates_for(self._key.project)
         if limit_s := cpu_limit_s(templates, ours_s):
             meter.limit(limit_s)
         text = render_prompt(context, templates)
         return text, tuple(f"{path} is missing" for path in context.missing)
+
+    def _left_out(self, track: Track) -> str | None:
+        """Return what an agent has to do with files of its clone that are in no commit."""
+        state, where = track.state, track.works_in(self._key.project)
+        if state is None or state.story is None or where.kind != "clone":
+            return None
+        state_dir, environment = self._services.settings.state_dir, self._services.environment
+        trail = Clones(self._key.project, state_dir, environment).trail(state.story)
+        if trail is None or trail.base != where.base or not trail.left_out:
+            return None
+        return (
+            f"The last commit of this story is without {first_few(trail.left_out)}, so this would not be "
+            "landed. Commit what belongs to the story; no commit takes a file of more than 32 MB, or a "
+            "repository inside this one: remove these, or have .gitignore name them."
+        )
 
     async def _limited(self, work: Callable[[CpuClock], _T], track: Track) -> _T:
         try:

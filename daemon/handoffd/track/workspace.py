@@ -353,11 +353,12 @@ class TrackWorkspace:
                 changed=self._changed(where, label),
             )  # fmt: skip
         end = branch.publish()
+        by_agents = self._files.settings.commits == "agent" and where.kind == "clone"
+        left_out = branch.left_out if message is not None else branch.uncommitted() if by_agents else ()
         if where.kind == "clone" and label.story is not None:
             if end is not None:
-                self._clones.note_step(label.story, where, label.step, end)
+                self._clones.note_step(label.story, where, label.step, end, left_out)
             self._bring_home(label.story)
-        left_out = branch.left_out if message is not None else ()
         return f"the last commit of {where.branch} is without {first_few(left_out)}" if left_out else None
 
     def _changed(self, where: Workspace, label: Label) -> frozenset[bytes] | None:

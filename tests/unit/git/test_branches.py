@@ -20,7 +20,7 @@ from tests.unit.git.conftest import AT, AsAnother, Branch, Crashed, Killed, Make
 from handoffd.engine.track import Workspace
 from handoffd.errors import StoreError
 from handoffd.git import branches as module
-from handoffd.git.branches import StoryBranch, branch_of
+from handoffd.git.branches import LEFT, StoryBranch, branch_of
 from handoffd.git.clones import Clone, Clones
 from handoffd.git.repository import repository_at
 from handoffd.git.worktree import LARGEST
@@ -746,12 +746,63 @@ def test_commits_on_other_branches_of_the_clone_are_unkept(
         git(folder, "pack-refs", "--all")
     one.publish()
 
-    assert "its commits are not in the project's repository" == one.unkept()
+    assert LEFT == one.unkept()
 
     git(folder, "stash", "pop") if way == "stash" else git(folder, "merge", "--quiet", "feature/one")
     kept(one)
     one.publish()
     assert one.unkept() is None
+
+
+@pytest.mark.parametrize("way", ["branch", "stashes", "nothing"])
+def test_commits_on_other_branches_are_kept_by_refs(
+    project: Path, folder: Path, one: StoryBranch, way: str
+) -> None:
+    """Each once, all stashes among them; the branch of the story is as it was, and discarding loses none."""
+    if way == "branch":
+        git(folder, "switch", "--quiet", "-c", "feature/one")
+        by_an_agent(folder)
+        git(folder, "switch", "--quiet", NAME)
+    for number in range(2 if way == "stashes" else 0):
+        (folder / f"new-{number}").write_text("new\n")
+        assert 0 == git(folder, "stash", "--include-untracked")
+    left = sorted(
+        {*said(folder, "log", "-g", "--format=%H", "refs/stash").split()}
+        if way == "stashes"
+        else {said(folder, "rev-parse", "feature/one")}
+        if way == "branch"
+        else {}
+    )
+    one.publish()
+    before = said(project, "rev-parse", NAME)
+    for _ in range(2):
+        one.keep_others()
+
+    kept_by = said(project, "for-each-ref", "--format=%(refname) %(objectname)", f"refs/{NAME}/left-*")
+    assert [f"refs/{NAME}/left-{commit[:12]} {commit}" for commit in left] == kept_by.splitlines()
+    assert (before, None) == (said(project, "rev-parse", NAME), one.unkept())
+    assert "" == said(project, "fsck", "--strict", "--no-dangling")
+
+
+def test_discarding_keeps_commits_on_other_branches(project: Path, folder: Path, one: StoryBranch) -> None:
+    """The clone is removed behind it."""
+    work(folder)
+    git(folder, "stash", "--include-untracked")
+    one.discard(AT)
+
+    assert 1 == len(said(project, "for-each-ref", f"refs/{NAME}/left-*").splitlines())
+
+
+@pytest.mark.parametrize("name", ["refs/heads/nowhere", "refs/stash", "logs/refs/stash"])
+def test_what_names_no_commit_keeps_nothing(project: Path, folder: Path, one: StoryBranch, name: str) -> None:
+    """An agent may write anything there."""
+    (folder / ".git" / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / ".git" / name).write_text("0 no-commit x\n")
+    kept(one)
+    one.publish()
+    one.keep_others()
+
+    assert ("", None) == (said(project, "for-each-ref", f"refs/{NAME}/left-*"), one.unkept())
 
 
 def test_a_branch_is_landed_when_the_checkout_has_all_of_it(

@@ -17,6 +17,7 @@ from tests.support.repositories import git
 from tests.unit.project.living import living, shown
 from tests.unit.track.test_workspace import WORKING, in_git
 
+from handoffd.api.outcomes import landed
 from handoffd.engine.events import Aborted, Approved, Initialised, Landed, Paused, Reopened, Skipped, Started
 from handoffd.engine.track import Workspace
 from handoffd.engine.views import LandedView, LandingRequest
@@ -42,12 +43,12 @@ RED = "test ! -e work.txt || { echo it does not add up; exit 1; }\n"
 
 @asynccontextmanager
 async def at_review(
-    base: Path, settings: str = TESTED, level: str = "auto", verdict: str = FINE
+    base: Path, settings: str = TESTED, level: str = "auto", verdict: str = FINE, agent: str = WORKING
 ) -> AsyncIterator[tuple[House, Project]]:
     """Lend a project with a story that waits in a clone for its review; `level` is that of the sandbox."""
     (base / "verdict").write_text(verdict)
     async with (
-        house(base, WORKING, sandbox={"level": level}) as here,
+        house(base, agent, sandbox={"level": level}) as here,
         living(here, in_git(base, settings)) as project,
     ):
         await project.main.give(Initialised(project="shop"))
@@ -58,10 +59,10 @@ async def at_review(
 
 @asynccontextmanager
 async def done(
-    base: Path, settings: str = TESTED, level: str = "auto", verdict: str = FINE
+    base: Path, settings: str = TESTED, level: str = "auto", verdict: str = FINE, agent: str = WORKING
 ) -> AsyncIterator[tuple[House, Project]]:
     """Lend a project with a story that is done in a clone."""
-    async with at_review(base, settings, level, verdict) as (here, project):
+    async with at_review(base, settings, level, verdict, agent) as (here, project):
         await project.main.give(Approved(story="US-001"))
         await eventually(lambda: shown(project)["step"] == "done")
         yield here, project
@@ -343,9 +344,57 @@ async def test_a_story_that_is_not_all_on_its_branch_is_not_landed(tmp_path: Pat
     async with done(tmp_path, f"{TESTED}commit: agent\n") as (here, project):
         error = await refused(here, project)
 
-        assert ("BRANCH_BEHIND", f"git -C {project.main.workspace.folder} status") == (error.code, error.hint)
-        assert "it has changes that are not committed" in error.message
+        without = f"handoffd land {project.root} --story US-001 --leave-out"
+        assert ("BRANCH_BEHIND", without) == (error.code, error.hint)
+        folder = project.main.workspace.folder
+        do = f"it has changes that are not committed; commit that in {folder}, or land without it"
+        assert error.message.endswith(do)
         assert not project.main.track.ledger.landed
+        for name in ("work.txt", "PROJECT_MEMORY.md"):
+            git(Path(folder), "add", name)
+        assert 0 == git(Path(folder), "commit", "--quiet", "-m", "by hand")
+        assert () == (await land(here, project)).left
+        assert "bdd\nimpl\n" == at(project.root, "work.txt").read_text()
+
+
+async def test_a_story_is_landed_without_a_file_that_no_commit_takes(tmp_path: Path) -> None:
+    """Where a person wants that: the answer names it, and its clone keeps it."""
+    large = WORKING.replace("pwd >>", f"test -e film || truncate -s {LARGEST + 1} film; pwd >>")
+    async with done(tmp_path, agent=large) as (here, project):
+        clone = Path(project.main.workspace.folder)
+        prompts = [path.read_text() for path in (tmp_path / "state/runs").glob("*/prompt.md")]
+        told = [text for text in prompts if "The last commit of this story is without film" in text]
+        assert 2 == len(told), "the first step had no commit before it"
+
+        assert "no commit takes film" in (await refused(here, project)).message
+        view = await land(here, project, leave_out=True)
+        without = (
+            f"it is without what is in {clone}: no commit takes film: too large, or a repository of its own"
+        )
+        assert ("main", (without,)) == (view.onto, view.left)
+        assert without in landed(view, project.root, None, None).message
+        assert (True, False) == ((clone / "film").exists(), at(project.root, "film").exists())
+
+
+async def test_what_an_agent_has_left_on_another_branch_is_kept_beside_the_landing(tmp_path: Path) -> None:
+    """Each screen of the story names the ref."""
+    async with done(tmp_path) as (here, project):
+        clone = Path(project.main.workspace.folder)
+        assert 0 == git(clone, "switch", "--quiet", "--create", "elsewhere")
+        assert 0 == git(clone, "commit", "--quiet", "--allow-empty", "-m", "another way")
+        assert 0 == git(clone, "switch", "--quiet", "-")
+        where = await project.landings.whereabouts("US-001")
+        assert where is not None
+        assert f"handoffd land {project.root} --story US-001" == where.command
+        view = await land(here, project)
+
+        ref = said(project, "for-each-ref", "--format=%(refname)", "refs/handoffd/US-001/left-*")
+        kept = f"{ref} keeps what its agent left on other branches, or in a stash"
+        assert (kept,) == view.left
+        assert "another way" == said(project, "log", "-1", "--format=%s", ref)
+        where = await project.landings.whereabouts("US-001")
+        assert where is not None
+        assert f"all of it is on main; {kept}" == where.says
 
 
 async def test_a_branch_that_is_behind_is_not_landed(tmp_path: Path) -> None:
@@ -428,7 +477,8 @@ async def test_a_story_that_is_not_all_on_its_branch_says_so(tmp_path: Path) -> 
         where = await project.landings.whereabouts("US-001")
         assert where is not None
         assert where.says.endswith(
-            "; not all of the story: no commit takes film: too large, or a repository of its own"
+            "; not all of the story: no commit takes film: too large, or a repository of its own; "
+            f"remove that in {folder}, or land without it"
         )
         error = await refused(here, project)
         assert ("BRANCH_BEHIND", where.command) == (error.code, error.hint)
