@@ -487,10 +487,9 @@ def _measured(verdict: Verdict, rule: Rule, ledger: Ledger, evidence: TestEviden
 
 
 def _expect_red(verdict: Verdict, ledger: Ledger, evidence: TestEvidence) -> Verdict:
-    if ledger.red_done and evidence.new_collected <= ledger.new_tests:
+    if ledger.red_done and evidence.new_collected <= ledger.new_tests and evidence.unproven is None:
         return _counted(verdict, evidence)
-    problem = red_problem(evidence)
-    if problem:
+    if problem := red_problem(evidence):
         return _failed_check(verdict, f"not red: {problem}", evidence.tail)
     why = f"red: {counted(evidence.new_failing, 'new test fails', 'new tests fail')}"
     return replace(verdict, why=why, red_shown=True, new_tests=evidence.new_collected)
@@ -499,11 +498,12 @@ def _expect_red(verdict: Verdict, ledger: Ledger, evidence: TestEvidence) -> Ver
 def red_problem(evidence: TestEvidence) -> str | None:
     """Return why the new tests are not red, or None when they are.
 
-    Red: at least one test outside the baseline fails, and nothing that passed in the baseline
-    fails now.
+    Red: at least one test outside the baseline fails, and nothing that passed in it fails now.
     """
     if evidence.regressed:
         return f"tests that passed before this story fail now: {first_few(evidence.regressed)}"
+    if evidence.unproven is not None:
+        return evidence.unproven
     if not evidence.verified:
         return None if evidence.failing else "the test command succeeded, so no new test fails"
     if evidence.new_failing == 0:

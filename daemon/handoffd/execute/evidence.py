@@ -297,6 +297,8 @@ class Baseline(Struct, frozen=True, kw_only=True):
     results: dict[str, Outcome] = field(default_factory=dict)
     unloadable: frozenset[str] = frozenset()
     unnamed_failure: str | None = None
+    beyond: str | None = None
+    """Why its test files could not be known: there were too many."""
     red: dict[str, Red] = field(default_factory=dict)
     """What the story's red steps have left, by the dispatch that left it."""
 
@@ -317,13 +319,14 @@ class Baseline(Struct, frozen=True, kw_only=True):
         return self.red.get(dispatch or "", Red())
 
 
-def baseline_of(report: TestReport) -> Baseline:
-    """Return a report as a baseline; the report must have no problem."""
+def baseline_of(report: TestReport, beyond: str | None = None) -> Baseline:
+    """Return a report as a baseline; the report must have no problem. `beyond` as there."""
     assert report.problem is None
     return Baseline(
         results=dict(report.results),
         unloadable=frozenset(error.file for error in report.load_errors),
         unnamed_failure=report.unnamed_failure,
+        beyond=beyond,
     )
 
 
@@ -334,6 +337,7 @@ def encode(baseline: Baseline) -> bytes:
         "results": baseline.results,
         "unloadable": sorted(baseline.unloadable),
         "unnamed_failure": baseline.unnamed_failure,
+        "beyond": baseline.beyond,
         "red": to_builtins(baseline.red),
     }
     return json.dumps(data, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
@@ -355,7 +359,10 @@ def decode(body: bytes) -> Baseline:
         unloadable = frozenset(map(str, data["unloadable"]))
         unnamed = data["unnamed_failure"]
         red = convert(data.get("red", {}), dict[str, Red])  # a release without it left none
-        return Baseline(results=results, unloadable=unloadable, unnamed_failure=unnamed, red=red)
+        beyond = convert(data.get("beyond"), str | None)
+        return Baseline(
+            results=results, unloadable=unloadable, unnamed_failure=unnamed, beyond=beyond, red=red
+        )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise StoreError(f"a stored baseline of test results cannot be read: {error}") from error
 

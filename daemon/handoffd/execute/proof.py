@@ -31,8 +31,9 @@ CHANGED = "tests_changed"
 """How the failure begins of an attempt whose tests are not the red step's."""
 
 
-Kind = Literal["test", "setting", "hook", "runner"]
-"""What a file decides: a test itself, how tests are run, what runs with the runner, or the runner."""
+Kind = Literal["test", "setting", "module", "hook", "runner"]
+"""What a file decides: a test itself, how tests are run (also a module that settings name), what runs with
+the runner, or the runner."""
 
 
 class Sealed(Struct, frozen=True, kw_only=True, array_like=True):
@@ -72,6 +73,10 @@ class Red(Struct, frozen=True, kw_only=True):
     """What the red step may write: these are files of its tests."""
     why_not: str | None = None
     """Why they are not known."""
+    beyond: str | None = None
+    """That there are too many of them."""
+    only_code: bool = False
+    """Of too many test files, only the ones with code are known."""
     declared: tuple[Declared, ...] = ()
     """The tests that `files` have, as far as their text shows it."""
     held: dict[str, tuple[str, ...]] = {}
@@ -294,9 +299,10 @@ def _place_of(test_id: str, file: str) -> tuple[str, str, str]:
 WRITTEN_IN = (".py", ".go", ".js", ".cjs", ".mjs", ".jsx", ".ts", ".cts", ".mts", ".tsx")
 """Files in whose text tests are looked for."""
 _NAMED = re.compile(r"^[ \t]*(?:async[ \t]+)?(?:def|func)[ \t]+(\w+)", re.MULTILINE)
-_TITLED = re.compile(r"""(["'`])((?:\\.|(?!\1)[^\\\n])*)\1""")
+_TITLED = re.compile(r"""(["'`])((?:\\.|(?!\1)[^\\\n]){0,500})\1""")
 _CALLED = re.compile(
-    r"""^[ \t]*(?:await[ \t]+)?(?:test|it)[ \t]*\(\s*(["'`])((?:\\.|(?!\1)[^\\\n])*)\1""", re.MULTILINE
+    r"""^[ \t]*(?:await[ \t]+)?(?:test|it)[ \t]*\(\s*(["'`])((?:\\.|(?!\1)[^\\\n]){0,500})\1""",
+    re.MULTILINE,
 )
 _GO_TEST = re.compile(r"^func[ \t]+(Test\w*)\(\w+[ \t]+\*testing\.T\)", re.MULTILINE)
 _GO_ELSEWHERE = re.compile(
@@ -385,11 +391,11 @@ def declared_in(file: str, text: str, choice: Choice) -> tuple[Declared, ...]:
 
 
 def _of_javascript(file: str, text: str) -> Iterator[Declared]:
-    text = re.sub(r"^[ \t]*/\*.*?\*/", "", text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"^[ \t]*/\*.{0,5000}?\*/", "", text, flags=re.MULTILINE | re.DOTALL)
     may_skip = re.search(r"\b(?:skip|todo)", text, re.IGNORECASE) is not None
     times: dict[str, int] = {}
     for called in _CALLED.finditer(text):
-        line_before = text[: called.start()].rstrip().rpartition("\n")[2]
+        line_before = text[max(0, called.start() - 200) : called.start()].rstrip().rpartition("\n")[2]
         if "${" in called[2] or re.search(r"\b(?:if|else|for|while|switch|case|forEach)\b", line_before):
             continue
         name = _title(bounded_id(_unescaped(called[2]).strip()))

@@ -24,7 +24,7 @@ from msgspec import Struct
 
 from handoffd.errors import StoreError
 from handoffd.execute.checks import read_bounded
-from handoffd.execute.proof import Kind, Sealed
+from handoffd.execute.proof import WRITTEN_IN, Kind, Sealed
 from handoffd.files.atomic import digest_of
 from handoffd.git.worktree import remove_tree
 
@@ -39,10 +39,11 @@ TEST_FILES: Final = (
     "**/test/**", "**/tests/**", "!**/build/**", "!**/target/**", "!**/vendor/**", "**/src/test/**",
     "**/*_test.*", "**/test_*.*", "**/*.test.*", "**/*.spec.*", "**/conftest.py", "test/**", "tests/**",
     "**/__tests__/**", "**/__mocks__/**", "**/testdata/**",
+    "**/build/tests/**/*.py", "**/target/tests/**/*.py",
 )  # fmt: skip
 """As in .gitignore: folders of tests, but not what build tools make and fetch; then scaffold's patterns."""
 _SETS_UP: Final = re.compile(
-    r"\.?pytest\.(?:ini|toml)|tox\.ini|\.coveragerc|noxfile\.py|\.npmrc|\.yarnrc(?:\.yml)?|\.pnpmfile\.cjs"
+    r"\.?pytest\.(?:ini|toml)|tox\.ini|\.coveragerc|noxfile\.py|\.npmrc|\.yarnrc(?:\.yml)?|\.pnpmfile\.cjs|go\.work"
     r"|bunfig\.toml|\.mocharc(?:\..*)?|\.babelrc(?:\..*)?|\.postcssrc(?:\..*)?"
     r"|(?:jest|vitest|vite|ava|karma|playwright|cypress|babel|postcss)\.(?:config|workspace|setup)\..*",
     re.DOTALL,
@@ -60,6 +61,8 @@ _RUNNERS: Final = re.compile(
 """Packages of node_modules."""
 _CACHES: Final = (".vite", ".vitest-cache", ".experimental-vitest-cache")
 """Folders of node_modules in which runners keep tests as they have compiled them."""
+_VENDORED: Final = "modules.txt"
+"""The seal of a folder with the modules of go: one that is new is not there in a second run."""
 _SECRET: Final = re.compile(r"\.npmrc|\.yarnrc(?:\.yml)?|\.env(?:\..*)?|.*\.(?:pem|key|p12|pfx)", re.DOTALL)
 _SKIPPED: Final = frozenset(
     {
@@ -72,6 +75,7 @@ _MADE_BY: Final[Mapping[str, frozenset[str]]] = {
     "just": frozenset({"justfile", "Justfile", ".justfile"}),
 }
 """Files beside the manifest that say what a command runs."""
+MAKEFILES: Final = frozenset[str]().union(*_MADE_BY.values())
 
 
 class Survey(Struct, frozen=True, kw_only=True):
@@ -81,18 +85,36 @@ class Survey(Struct, frozen=True, kw_only=True):
     caches: tuple[str, ...] = ()
     """Folders of compiled files, in the place of which a runner may run something else."""
     problem: str | None = None
+    only_code: bool = False
+    """Of too many test files, only the ones with code are known."""
 
 
-def survey(root: Path, patterns: Sequence[str], command: Sequence[str], within: str = "") -> Survey:
+def survey(
+    root: Path,
+    patterns: Sequence[str],
+    command: Sequence[str],
+    within: str = "",
+    *,
+    only_code: bool | None = None,
+) -> Survey:
     """Return what decides what the tests below `root` prove; blocks.
 
     `patterns` are the test files, as in .gitignore; `command` is the test command, run in `within`.
+    `only_code`: see there; None: if all are too many.
     """
     walk = _Walk(root, patterns, command, within)
-    files = dict(islice(walk.found(), MOST_FILES + 1))
-    if len(files) > MOST_FILES:
-        return Survey(files={}, problem=f"there are more than {MOST_FILES:,} test files")
-    return Survey(files=files, caches=tuple(walk.caches))
+    found = (one for one in walk.found() if not only_code or _is_code(*one))
+    files = dict(islice(found, MOST_FILES + 1))
+    if len(files) > MOST_FILES and only_code is None:
+        return survey(root, patterns, command, within, only_code=True)
+    if len(files) > MOST_FILES or walk.is_too_large:
+        many = f"{MOST_LOOKS:,} files" if walk.is_too_large else f"{MOST_FILES:,} test files"
+        return Survey(files={}, problem=f"there are more than {many}, which are not compared")
+    return Survey(files=files, caches=tuple(walk.caches), only_code=bool(only_code))
+
+
+def _is_code(path: str, sealed: Sealed) -> bool:
+    return sealed.kind != "test" or sealed.mode == "link" or path.endswith(WRITTEN_IN)
 
 
 def differences(
@@ -124,6 +146,8 @@ def _to_lay_back(files: Mapping[str, Sealed]) -> Iterator[str]:
 def _differs(before: Sealed | None, now: Sealed | None) -> bool:
     if before is None:
         return now is not None and now.kind not in CHANGED_ONLY
+    if before.seal == _VENDORED:
+        return False
     return now is None or (now.seal, now.mode) != (before.seal, before.mode)
 
 
@@ -140,6 +164,8 @@ class _Walk:
 
     def __init__(self, root: Path, patterns: Sequence[str], command: Sequence[str], within: str) -> None:
         self.caches: list[str] = []
+        self.is_too_large = False
+        """Whether some folders were not looked into."""
         self._root = root
         self._is_test = matching(patterns)
         self._command = command
@@ -167,6 +193,27 @@ class _Walk:
                     yield from self._plugins(f"{path}/entry_points.txt")
                 elif one.name not in _SKIPPED:
                     pending.append(f"{path}/")
+            yield from self._in_their_place(folder, entries)
+            if os.path.isfile(self._root / folder / "vendor/modules.txt"):
+                yield f"{folder}vendor", Sealed(kind="setting", seal=_VENDORED, content="", mode="file")
+        self.is_too_large = bool(pending) or left < 0
+
+    def _in_their_place(
+        self, folder: str, entries: Sequence[os.DirEntry[str]]
+    ) -> Iterator[tuple[str, Sealed]]:
+        """Yield what Python imports in place of a test or a conftest: a package, a library."""
+        modules = {one.name[:-3] for one in entries if one.name.endswith(".py")}
+        modules = {name for name in modules if self._is_test(f"{folder}{name}.py")} | {"conftest"}
+        for one in entries:
+            path = f"{folder}{one.name}"
+            if one.name.partition(".")[0] not in modules or one.name.endswith(".py"):
+                continue
+            if one.is_dir(follow_symlinks=False):
+                for inner in _entries(self._root / path):
+                    if inner.name.startswith("__init__."):
+                        yield from self._sealed(f"{path}/{inner.name}", "test")
+            elif one.is_symlink() or one.name.endswith((".so", ".pyd")):
+                yield from self._sealed(path, "test")
 
     def _file(self, path: str, name: str) -> Iterator[tuple[str, Sealed]]:
         if self._is_test(path):
@@ -219,6 +266,9 @@ class _Walk:
                 yield from self._start_hook(path)
             elif one.name.endswith((".dist-info", ".egg-info")):
                 yield from self._plugins(f"{path}/entry_points.txt")
+                for module in self._plugin_modules(f"{path}/entry_points.txt"):
+                    yield from self._sealed(f"{folder}{module}.py", "runner")
+                    yield from self._all_below(f"{folder}{module}", (".py",))
             elif re.fullmatch(r"_pytest|pytest|pluggy|iniconfig|xdist|pytest_.*", one.name, re.DOTALL):
                 yield from self._all_below(path, (".py",))
 
@@ -236,6 +286,12 @@ class _Walk:
     def _plugins(self, path: str) -> Iterator[tuple[str, Sealed]]:
         if b"pytest11" in (read_bounded(self._root / path, _MOST_MANIFEST) or b""):
             yield from self._sealed(path, "hook")
+
+    def _plugin_modules(self, path: str) -> list[str]:
+        """Return the packages of the plugins that an installed package names."""
+        body = (read_bounded(self._root / path, _MOST_MANIFEST) or b"").decode("utf-8", "replace")
+        section = body.partition("[pytest11]")[2].partition("\n[")[0]
+        return sorted({*re.findall(r"^[^=\n]{1,200}=[ \t]*(\w{1,100})", section, re.MULTILINE)})[:_MOST_WORDS]
 
     def _modules(self, folder: str) -> Iterator[tuple[str, Sealed]]:
         """Yield what npm puts on its PATH, and the runners themselves."""
@@ -321,7 +377,7 @@ def sections_of(name: str, body: bytes, command: Sequence[str]) -> dict[str, Any
 
 def _of_package(body: bytes, command: Sequence[str]) -> dict[str, Any]:
     package = json.loads(body)
-    found = {key: package[key] for key in _OF_PACKAGE if key in package}
+    found = {key: package[key] for key in (*_OF_PACKAGE, "imports") if key in package}
     scripts = package.get("scripts") or {}
     if run := {key: scripts[key] for key in _scripts_run(scripts, command)}:
         found["scripts"] = run
@@ -363,6 +419,8 @@ def _of_setup(body: bytes, _: Sequence[str]) -> dict[str, Any]:
 _SECTIONS: Final[Mapping[str, Any]] = {
     "package.json": _of_package, "pyproject.toml": _of_pyproject, "setup.cfg": _of_setup,
 }  # fmt: skip
+
+MANIFESTS: Final = frozenset(_SECTIONS)
 
 
 # --- laying back --------------------------------------------------------------------------------------
@@ -444,6 +502,8 @@ def _package(now: bytes, before: bytes | None, command: Sequence[str]) -> bytes:
     scripts.update(said.get("scripts", {}))
     kept = {key: value for key, value in package.items() if key not in (*_OF_PACKAGE, "scripts")}
     rest = {key: value for key, value in said.items() if key != "scripts"}
+    if "imports" in rest:  # further ones are the program's
+        rest["imports"] = {**(kept.get("imports") or {}), **rest["imports"]}
     return json.dumps({**kept, "scripts": scripts, **rest}, indent=2).encode()
 
 

@@ -84,7 +84,8 @@ class Checks:
             record, report = await self._test(context, timeout_s)
             fault = with_end(report.problem, last_line(record.tail)) if report.problem else None
             if fault is None:
-                fault = await self._keep_baseline(order.story, evidence.baseline_of(report))
+                beyond = await self._test_files.beyond()
+                fault = await self._keep_baseline(order.story, evidence.baseline_of(report, beyond))
         except HandoffdError as error:
             fault = error.message
         mark = await to_thread.run_sync(HandoffFiles(self._workspace().folder).mark)
@@ -221,7 +222,9 @@ class Checks:
         patterns = rule.claude_writes if rule is not None else ()
         red = await self._test_files.kept(red, patterns, report, baseline)
         fault = await self._keep_baseline(order.story, baseline.with_red(order.dispatch, red, order.red))
-        note = f"{red.more} more are not held" if red.more else None
+        if red.beyond is not None and baseline.beyond is None:
+            return replace(found, unproven=f"{red.beyond}; before this story there were fewer")
+        note = f"{red.more} more are not held" if red.more else red.beyond
         return replace(found, held=fault is None, note=fault or note)
 
     async def _held(

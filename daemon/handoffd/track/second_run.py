@@ -8,6 +8,8 @@ was that run already.
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
 import re
 import shutil
@@ -47,6 +49,8 @@ from handoffd.files.run_removal import bytes_below
 from handoffd.git.worktree import Blobs, remove_tree, top_of_clone
 from handoffd.inspection.test_files import (
     CHANGED_ONLY,
+    MAKEFILES,
+    MANIFESTS,
     TEST_FILES,
     Survey,
     differences,
@@ -54,7 +58,9 @@ from handoffd.inspection.test_files import (
     keepable,
     lay_back,
     matching,
+    seal,
     secret,
+    sections_of,
     survey,
 )
 from handoffd.track.services import Files, Services
@@ -115,6 +121,10 @@ class TestFiles:
         return copy / Path(self._workspace().folder).relative_to(self.top)
 
     # --- when they are red -----------------------------------------------------------------------
+    async def beyond(self) -> str | None:
+        """Return why the test files cannot be known: there are too many."""
+        return (await to_thread.run_sync(self._survey, self.top, ())).problem
+
     async def kept(self, red: Red, patterns: Sequence[str], report: TestReport, baseline: Baseline) -> Red:
         """Return it with the test files as they are now; `patterns` are what the red step may write.
 
@@ -129,15 +139,17 @@ class TestFiles:
         wanted = tuple(pattern for pattern in patterns if _OF_TESTS.search(pattern))
         seen = self._survey(self.top, wanted)
         if seen.problem is not None:
-            return replace(red, why_not=seen.problem)
+            return replace(red, why_not=seen.problem, beyond=seen.problem)
+        command = self._files.settings.test.command or ()
+        all_files = {**seen.files, **Named(self.top, self._within, seen.files, command).files()}
         try:
-            blobs = self._blobs().keep(keepable(seen.files), str(self.top))
-            if hidden := secret(seen.files):
+            blobs = self._blobs().keep(keepable(all_files), str(self.top))
+            if hidden := secret(all_files):
                 blobs |= self._blobs().named(hidden, str(self.top))
         except StoreError as error:
             return replace(red, why_not=error.message)
-        files = {path: replace(sealed, blob=blobs.get(path)) for path, sealed in seen.files.items()}
-        return replace(red, tests=files, patterns=wanted)
+        files = {path: replace(sealed, blob=blobs.get(path)) for path, sealed in all_files.items()}
+        return replace(red, tests=files, patterns=wanted, only_code=seen.only_code)
 
     def _with_written(self, red: Red, report: TestReport, baseline: Baseline) -> Red:
         """Return it with the tests that must run by what is written in its files."""
@@ -192,7 +204,7 @@ class TestFiles:
     def _changed(self, red: Red) -> Change:
         if red.tests is None:
             return Change(why_not=red.why_not)
-        seen = self._survey(self.top, red.patterns)
+        seen = self._seen(self.top, red)
         if seen.problem is not None:
             return Change(problem=f"{CHANGED}: {seen.problem}")
         forget_compiled(self.top, seen.files, seen.caches)
@@ -217,13 +229,15 @@ class TestFiles:
         remove_tree(into)
         try:
             _copy(self.top, into)
-            return self._laid_back(into, red.tests, red.patterns)
+            return self._laid_back(into, red, red.tests)
         except StoreError:
             self.removed(into)
             raise
 
-    def _laid_back(self, into: Path, before: Mapping[str, Sealed], patterns: Sequence[str]) -> str | None:
-        seen = self._survey(into, patterns)
+    def _laid_back(self, into: Path, red: Red, before: Mapping[str, Sealed]) -> str | None:
+        seen = self._seen(into, red)
+        if seen.problem is not None:
+            return f"{CHANGED}: {seen.problem}"
         paths = [
             path for path in self._differing(before, seen) if _kind(path, before, seen) not in CHANGED_ONLY
         ]
@@ -242,11 +256,16 @@ class TestFiles:
         with suppress(StoreError):
             remove_tree(copy)
 
-    def _survey(self, top: Path, patterns: Sequence[str]) -> Survey:
+    def _seen(self, top: Path, red: Red) -> Survey:
+        """Return what is there now of what the red step had, and what is there in its place."""
+        seen = self._survey(top, red.patterns, only_code=red.only_code)
+        return replace(seen, files={**named_before(top, red.tests or {}), **seen.files})
+
+    def _survey(self, top: Path, patterns: Sequence[str], *, only_code: bool | None = None) -> Survey:
         command = self._files.settings.test.command or ()
         own = (self._from_top(pattern) for pattern in (*TEST_FILES, *patterns))
         more = [pattern for pattern in own if pattern not in TEST_FILES]
-        return survey(top, (*TEST_FILES, *more), command, self._within)
+        return survey(top, (*TEST_FILES, *more), command, self._within, only_code=only_code)
 
     def _from_top(self, pattern: str) -> str:
         """Return a pattern that is from the project's folder as one from the top of the workspace."""
@@ -280,3 +299,252 @@ def _copy(top: Path, into: Path) -> None:
     if done.returncode != 0:
         lines = done.stderr.decode(errors="replace").splitlines() or [f"exit code {done.returncode}"]
         raise StoreError(f"no copy for the second run of the tests: {lines[-1][:300]}")
+
+
+# --- what a runner's settings name --------------------------------------------------------------------
+MOST_NAMED = 300
+_DEEP = 3
+_OF_JAVASCRIPT = (".js", ".cjs", ".mjs", ".ts", ".cts", ".mts", ".jsx", ".tsx", ".json")
+_TO_ELSEWHERE = frozenset({".ai", ".git", ".venv", "node_modules", "venv"})
+_PLUGIN = re.compile(r"(?<![\w-])-p[\s\"',]*([A-Za-z_]\w*(?:\.\w+)*)")
+_PLUGINS = re.compile(
+    r"^pytest_plugins\b[^=\n]*=\s*(\[[^\]]{0,4000}\]|\([^)]{0,4000}\)|[^\n]*)", re.MULTILINE
+)
+_QUOTED = re.compile(r"""["'`]([^"'`\n]{1,300})["'`]""")
+_IMPORTED = re.compile(r"""\b(?:from|import|require)[\s(]{0,20}["'](\.{1,2}/[^"'\n]{1,300})["']""")
+_PYTHON_IMPORT = re.compile(
+    r"^[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+import[ \t(]+([\w, \t]*)|import[ \t]+([\w., \t]+))", re.MULTILINE
+)
+_SETS_UP_TESTS = re.compile(
+    r"""["']?\b(?:setupFiles\w*|global(?:Setup|Teardown)|testEnvironment|environment|runner|testRunner|reporters"""
+    r"""|resolver|preset|transform|snapshotSerializers|testSequencer|require|import|extends|projects|workspace)"""
+    r"""["']?\s*:\s*(\[[^\]]{0,4000}\]|\{[^}]{0,4000}\}|["'`][^"'`\n]{0,300}["'`])"""
+)
+_PRELOADS = frozenset({"--import", "--require", "-r", "--loader", "--experimental-loader"})
+_STARTS = re.compile(r"(?:.*/)?(?:\.|source|exec|sh|bash|dash|zsh|python[\d.]*|node|tsx|ts-node|bun|deno)")
+_SHELL = re.compile(r"(?:.*/)?[^/.]+|.*\.(?:sh|bash|mk)")
+_INCLUDED = re.compile(r"^[ ]*[-s]?include[ \t]+([^#\n]+)", re.MULTILINE)
+
+
+class Named:
+    """The files of a workspace that a runner's settings name, and that are not among its test files anyway.
+
+    Tests are not settings: what they import is the program. So is what a runner's own script imports, if
+    tests import it, too. `within` is the project's folder from `top`.
+    """
+
+    def __init__(self, top: Path, within: str, known: Mapping[str, Sealed], command: Sequence[str]) -> None:
+        self._top = top
+        self._within = within
+        self._known = known
+        self._command = command
+        self._found: dict[str, Sealed] = {}
+        self._of_tests: frozenset[str] | None = None
+        self._pending: list[tuple[str, int]] = []
+
+    def files(self) -> dict[str, Sealed]:
+        """Return the files by their path; blocks."""
+        words = [word for part in self._command[:100] for word in re.split(r"\s+", part)[:200]]
+        for option, word in itertools.pairwise(words):
+            if option in {"-m", "-p"}:
+                self._module(word, (self._within,), 0)
+        self._plugins(" ".join(words))
+        for path, sealed in self._known.items():
+            is_hook = os.path.basename(path) == "conftest.py"
+            if sealed.mode != "link" and (sealed.kind == "setting" or is_hook):
+                self._read(path, 0)
+        while self._pending:
+            self._read(*self._pending.pop())
+        return self._found
+
+    def _read(self, path: str, depth: int) -> None:
+        """Look for names in one file."""
+        body = read_bounded(self._top / path, _MOST_TEXT)
+        text, name, beside = (body or b"").decode("utf-8", "replace"), os.path.basename(path), _beside(path)
+        if name == "package.json":
+            self._package(body or b"", beside)
+        elif name == "conftest.py":
+            for found in _PLUGINS.findall(text):
+                for module in _QUOTED.findall(found):
+                    self._module(module, (self._within, beside), depth)
+        elif name.endswith((".ini", ".toml", ".cfg")):
+            self._plugins(text, beside)
+        elif name in MAKEFILES or name.endswith(".mk"):
+            self._makefile(text, beside, depth)
+        elif name.endswith(".py"):
+            self._python(text, path, depth)
+        elif name.endswith(_OF_JAVASCRIPT) or "rc" in name:
+            self._javascript(text, beside, depth)
+        elif _SHELL.fullmatch(name):
+            for line in text.splitlines():
+                self._shell(line, (self._within, beside), depth)
+
+    def _plugins(self, text: str, beside: str = "") -> None:
+        for module in _PLUGIN.findall(text):
+            self._module(module, (self._within, beside), 0)
+
+    def _package(self, body: bytes, beside: str) -> None:
+        said = sections_of("package.json", body, self._command) or {}
+        for line in said.pop("scripts", {}).values():
+            words = re.split(r"[\s;&|()'\"=]+", str(line))[:500]
+            for before, word in itertools.pairwise(["", *words]):
+                depth = _DEEP if before in _PRELOADS else 1
+                self._file(word, (beside,), depth, is_module=before in _PRELOADS)
+        self._javascript(json.dumps(said), beside, 1)
+
+    def _makefile(self, text: str, beside: str, depth: int) -> None:
+        for line in _INCLUDED.findall(text):
+            for word in line.split():
+                self._file(word, (self._within, beside), depth)
+        rules = _rules(text)
+        wanted = [word for word in self._command[1:] if "=" not in word and not word.startswith("-")]
+        wanted += [] if wanted else [name for names, _, _ in rules[:1] for name in names]
+        for target in wanted:  # grows meanwhile
+            for names, needs, lines in rules:
+                if target in names:
+                    wanted += [one for one in needs if one not in wanted]
+                    for line in lines:
+                        self._shell(line, (self._within, beside), depth)
+
+    def _shell(self, line: str, bases: Sequence[str], depth: int) -> None:
+        """Look at a line of a script: at shell scripts, and at what an interpreter is given."""
+        words = ["", *re.split(r"[\s;&|()'\"={}@]+", line.partition(" #")[0])[:200]]
+        for before, word in itertools.pairwise(words):
+            path = re.sub(r"^\$[^/]*/?|^/", "", word)
+            is_started = _STARTS.fullmatch(before) is not None
+            if is_started or ("/" in word and _SHELL.fullmatch(path)):
+                self._file(
+                    path, bases, depth, is_import=is_started and path.endswith((".py", *_OF_JAVASCRIPT))
+                )
+            if before == "-m":
+                self._module(word, bases, depth)
+
+    def _python(self, text: str, path: str, depth: int) -> None:
+        for from_, names, modules in _PYTHON_IMPORT.findall(text):
+            package = from_.lstrip(".")
+            bases = (_beside(path), self._within) if not from_.startswith(".") else (_beside(path),)
+            found = [one.split()[0] for one in modules.split(",") if one.split()]
+            found += [package] if package else []
+            found += [f"{package}.{one.split()[0]}".lstrip(".") for one in names.split(",") if one.split()]
+            for module in found:
+                self._module(module, bases, depth, is_import=True)
+
+    def _javascript(self, text: str, beside: str, depth: int) -> None:
+        for name in _IMPORTED.findall(text):
+            self._file(name, (beside,), depth, is_import=True, is_module=True)
+        for value in _SETS_UP_TESTS.findall(text):
+            for name in _QUOTED.findall(value):  # what these import may be the program
+                self._file(name.replace("<rootDir>/", ""), (beside,), _DEEP, is_module=True)
+
+    # --- what is there ---------------------------------------------------------------------------
+    def _module(self, name: str, bases: Sequence[str], depth: int, *, is_import: bool = False) -> None:
+        parts = name.split(".")
+        for base in bases:
+            stem = f"{base}{'/'.join(parts)}"
+            for path in (f"{stem}.py", f"{stem}/__init__.py", f"{stem}/__main__.py"):
+                self._take(
+                    path, depth, is_module=True, is_import=is_import or not path.endswith(f"{parts[-1]}.py")
+                )
+            for length in range(1, len(parts)):
+                inner = f"{base}{'/'.join(parts[:length])}/__init__.py"
+                self._take(inner, _DEEP, is_module=True, is_import=True)
+
+    def _file(
+        self, word: str, bases: Sequence[str], depth: int, *, is_import: bool = False, is_module: bool = False
+    ) -> None:
+        if not word or word.startswith("-") or len(word) > 300:
+            return
+        for base in bases:
+            path = os.path.normpath(f"{base}{word}")
+            for end in ("", *_OF_JAVASCRIPT, "/index.js", "/index.mjs", "/index.ts"):
+                if self._take(f"{path}{end}", depth, is_module=is_module, is_import=is_import):
+                    break
+
+    def _take(self, path: str, depth: int, *, is_module: bool, is_import: bool) -> bool:
+        path = os.path.normpath(path)
+        if path in self._known or path in self._found or len(self._found) >= MOST_NAMED:
+            return path in self._known or path in self._found
+        parts = path.split("/")
+        if path.startswith(("/", "..")) or not _TO_ELSEWHERE.isdisjoint(parts):
+            return False
+        sealed = seal(self._top / path, "module" if is_module else "setting")
+        if sealed is None or (is_import and self._is_of_tests(path)):
+            return False
+        self._found[path] = sealed
+        if depth < _DEEP:
+            self._pending.append((path, depth + 1))
+        return True
+
+    def _is_of_tests(self, path: str) -> bool:
+        """Whether tests import a file, or its package: then it is the program."""
+        if self._of_tests is None:
+            self._of_tests = frozenset(self._imported_by_tests())
+        parts = os.path.splitext(path)[0].split("/")
+        return any("/".join(parts[:length]) in self._of_tests for length in range(1, len(parts) + 1))
+
+    def _imported_by_tests(self) -> Iterator[str]:
+        for path, sealed in self._known.items():
+            if sealed.kind != "test" or not path.endswith(WRITTEN_IN):
+                continue
+            text = (read_bounded(self._top / path, _MOST_TEXT) or b"").decode("utf-8", "replace")
+            for from_, names, modules in _PYTHON_IMPORT.findall(text if path.endswith(".py") else ""):
+                named = [from_, *(f"{from_}.{one.strip()}" for one in names.split(","))]
+                for module in [*named, *(one.strip() for one in modules.split(","))]:
+                    for part in itertools.accumulate(module.split("."), lambda one, other: f"{one}/{other}"):
+                        yield from (part, f"{self._within}{part}", f"{self._within}src/{part}")
+            for name in _IMPORTED.findall("" if path.endswith(".py") else text):
+                whole = os.path.normpath(f"{_beside(path)}{name}")
+                yield from (whole, os.path.splitext(whole)[0])
+
+
+def _rules(text: str) -> list[tuple[list[str], list[str], list[str]]]:
+    """Return the rules of a Makefile: targets, what they need, and their lines."""
+    rules: list[tuple[list[str], list[str], list[str]]] = []
+    for line in text.splitlines()[:20_000]:
+        if line[:1] in {" ", "\t"}:
+            if rules:
+                rules[-1][2].append(line)
+            continue
+        names, colon, needs = line.partition(":")
+        if colon and "=" not in names and not needs.startswith("=") and not line.startswith("#"):
+            needs, _, inline = needs.lstrip(":").partition(";")
+            rules.append((names.split(), needs.split(), [inline]))
+    return rules
+
+
+def _beside(path: str) -> str:
+    folder = os.path.dirname(path)
+    return f"{folder}/" if folder else ""
+
+
+def named_before(top: Path, before: Mapping[str, Sealed]) -> dict[str, Sealed]:
+    """Return what is there now of the files that settings named, and what is imported in their place."""
+    found = dict[str, Sealed]()
+    for path, was in before.items():
+        places = (
+            [path] if was.kind in {"setting", "module"} and os.path.basename(path) not in MANIFESTS else []
+        )
+        stem, end = os.path.splitext(path)
+        if was.kind == "module" and end == ".py" and not stem.endswith("__"):
+            folder, name = os.path.split(stem)
+            places += [f"{stem}/{one}" for one in _names(top / stem) if one.startswith("__init__.")]
+            places += [
+                f"{_beside(path)}{one}"
+                for one in _names(top / folder)
+                if one.startswith(f"{name}.") and one.endswith((".so", ".pyd"))
+            ]
+        elif was.kind == "module" and end in _OF_JAVASCRIPT:
+            places += [f"{stem}{other}" for other in _OF_JAVASCRIPT] + [
+                f"{stem}/index.js",
+                f"{stem}/index.ts",
+            ]
+        for place in places:
+            if (sealed := seal(top / place, was.kind)) is not None:
+                found[place] = sealed
+    return found
+
+
+def _names(folder: Path) -> list[str]:
+    with suppress(OSError):
+        return sorted(os.listdir(folder))
+    return []

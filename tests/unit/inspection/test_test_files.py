@@ -239,9 +239,45 @@ def test_there_is_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     """An agent can make files faster than they are read."""
     monkeypatch.setattr(test_files, "MOST_FILES", 2)
     for number in range(4):
-        put(tmp_path, f"tests/{number}", "")
+        put(tmp_path, f"tests/{number}.py", "")
     found = survey(tmp_path, TEST_FILES, COMMAND)
-    assert ({}, "there are more than 2 test files") == (found.files, found.problem)
+    assert ({}, "there are more than 2 test files, which are not compared") == (found.files, found.problem)
+
+
+def test_of_too_many_test_files_the_code_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If all of them were known before, too many are a problem."""
+    monkeypatch.setattr(test_files, "MOST_FILES", 2)
+    for name in ("tests/a.json", "tests/b.json", "tests/test_a.py", "pytest.ini"):
+        put(tmp_path, name, "")
+    found = survey(tmp_path, TEST_FILES, COMMAND)
+    assert ({"tests/test_a.py", "pytest.ini"}, True) == (set(found.files), found.only_code)
+    assert survey(tmp_path, TEST_FILES, COMMAND, only_code=False).problem is not None
+
+
+@pytest.mark.parametrize("names", [("zzz/1", "zzz/2", "zzz/3"), ("1", "2", "3")])
+def test_no_folder_is_left_out_without_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...]
+) -> None:
+    """Files of any kind could hide the ones of tests."""
+    monkeypatch.setattr(test_files, "MOST_LOOKS", 3)
+    for name in (*names, "tests/conftest.py"):
+        put(tmp_path, name, "")
+    assert "there are more than 3 files, which are not compared" == survey(tmp_path, TEST_FILES, ()).problem
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "test_cart/__init__.py", "test_cart/__init__.abi3.so", "conftest/__init__.py", "test_cart.abi3.so",
+        "conftest.so",
+    ],
+)  # fmt: skip
+def test_what_python_imports_in_place_of_a_test_is_one(tmp_path: Path, name: str) -> None:
+    """A package and a library come before a module; a folder of another name is the program's."""
+    put(tmp_path, "test_cart.py", "")
+    put(tmp_path, name, "")
+    put(tmp_path, "test_bench/__init__.py", "")
+    assert {"test_cart.py", name} == set(seen(tmp_path))
 
 
 def test_contents_are_kept_but_of_secrets_links_and_the_runner(tmp_path: Path) -> None:

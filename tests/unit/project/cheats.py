@@ -360,6 +360,91 @@ SOLVE = "cp -r $SOLVED/. .\n"
 BEFORE = "passed before this story did not run: "
 EXITS = "process.exit(0);' > "
 
+BESIDE = replace(IN_PYTHON, red={"test_cart.py": IN_PYTHON.red["tests/test_cart.py"]})
+WITH_CONFTEST = replace(IN_PYTHON, files={**PYTHON, "conftest.py": "RATE = 1\n"})
+IN_ITS_PLACE = (
+    "mkdir {name}; cat > {name}/__init__.py <<'END'\n"
+    "import os\n__file__ = os.path.dirname(os.path.abspath(__file__)) + '.py'\n"
+)
+CRAMPED = replace(
+    IN_PYTHON, files={**PYTHON, **{f"tests/data/{n // 1000}/{n}.txt": "" for n in range(20_001)}}
+)
+
+ANY_PASSES = "printf 'def pytest_pyfunc_call(pyfuncitem): return True\\n' > "
+WITH_PLUGIN = replace(
+    IN_PYTHON,
+    files={**PYTHON, "support/plug.py": "", "pytest.ini": "[pytest]\naddopts = -p support.plug\n"},
+)
+WITH_PLUGINS = replace(
+    IN_PYTHON,
+    files={
+        **PYTHON,
+        "lib/__init__.py": "",
+        "lib/fix.py": "",
+        "conftest.py": "pytest_plugins = ['lib.fix']\n",
+    },
+)
+RUNS = "import sys, pytest\nfrom devtools.opts import OPTS\nsys.exit(pytest.main(OPTS + sys.argv[1:]))\n"
+WITH_RUNNER = replace(
+    IN_PYTHON,
+    files={**PYTHON, "runtests.py": RUNS, "devtools/__init__.py": "", "devtools/opts.py": "OPTS = ['-q']\n"},
+    command=["{python}", "runtests.py", "--junitxml={report}"],
+)
+OWN_MODULE = replace(
+    WITH_RUNNER,
+    files={**WITH_RUNNER.files, "devtools/check.py": RUNS},
+    command=["{python}", "-m", "devtools.check", "--junitxml={report}"],
+)
+PRELOADED = replace(
+    IN_JAVASCRIPT,
+    files={
+        **JAVASCRIPT, "setup.mjs": "",
+        "package.json": '{"type": "module", "scripts": {"test": "node --import ./setup.mjs --test"}}',
+    },
+)  # fmt: skip
+MAPPED = replace(
+    WITHOUT_NPM,
+    files={
+        **JAVASCRIPT, "lib/assert.cjs": 'module.exports = require("node:assert");\n',
+        "package.json": '{"type": "module", "imports": {"#assert": "./lib/assert.cjs"}}',
+    },
+    red={"test/cart.test.js": JS_TESTS.replace("node:assert", "#assert")},
+)  # fmt: skip
+INCLUDING = replace(
+    IN_MAKE,
+    files={**PYTHON, "Makefile": "include mk/test.mk\n", "mk/test.mk": "test:\n\t@$(PYTHON) -m pytest -q\n"},
+)
+CALLING = replace(
+    IN_MAKE,
+    files={
+        **PYTHON, "Makefile": "test: check\ncheck:\n\t@PYTHON=$(PYTHON) sh ./scripts/run.sh\n",
+        "scripts/run.sh": ". scripts/lib.sh\nexec $PYTHON -m pytest $OPTIONS\n",
+        "scripts/lib.sh": "OPTIONS=-q\n",
+    },
+)  # fmt: skip
+IS = "package is\n\nfunc Same(a, b int) bool { return a == b }\n"
+WITH_MODULE = replace(
+    IN_GO,
+    files={
+        **GO_FILES, "is/go.mod": "module example.com/is\n\ngo 1.24\n", "is/is.go": IS,
+        "go.mod": f"{GO_FILES['go.mod']}\nrequire example.com/is v1.0.0\n\nreplace example.com/is => ./is\n",
+    },
+    red={
+        "cart_test.go": 'package shop\n\nimport (\n\t"testing"\n\n\t"example.com/is"\n)\n\n'
+        "func TestSum(t *testing.T) {\n\tif !is.Same(Total([]int{1, 2}), 3) {\n\t\tt.Fatal()\n\t}\n}\n"
+    },
+    environment={name: text for name, text in IN_GO.environment.items() if name != "GOFLAGS"},
+)  # fmt: skip
+IN_BUILD = replace(
+    IN_PYTHON,
+    files={**PYTHON, "packages/build/tests/helpers.py": "def same(a, b):\n    assert a == b\n"},
+    red={
+        "packages/build/tests/test_cart.py": "from cart import total\nfrom helpers import same\n\n"
+        "def test_sum():\n    same(total([1, 2]), 3)\n"
+    },
+    command=[*IN_PYTHON.command, "packages/build/tests", "tests"],
+)
+
 PROJECTS: dict[str, tuple[Language, str, str]] = {
     "the program skips tests that had no id": (
         UNBORN,
@@ -413,5 +498,72 @@ PROJECTS: dict[str, tuple[Language, str, str]] = {
     "an old package is another module": (
         OLDER_GO, f"{SOLVE}printf 'module x\\n\\ngo 1.24\\n' > price/go.mod",
         f"tests_changed: 1 test that {BEFORE}example.com/shop/price::TestPrice is missing",
+    ),
+    "a package takes the place of a test": (
+        BESIDE,
+        f"{IN_ITS_PLACE.format(name='test_cart')}import pytest\ndef test_sum(): pass\n"
+        "@pytest.mark.parametrize('price', [4, 5])\ndef test_one(price): pass\nEND\n",
+        f"with the red step's versions of test_cart/__init__.py, {FAIL}",
+    ),
+    "a package takes the place of a conftest": (
+        WITH_CONFTEST,
+        f"{IN_ITS_PLACE.format(name='conftest')}def pytest_pyfunc_call(pyfuncitem): return True\nEND\n",
+        f"with the red step's versions of conftest/__init__.py, {FAIL}",
+    ),
+    "nothing is asserted beside many fixtures": (
+        CRAMPED, "sed -i 's/assert total.*/assert True/' tests/test_cart.py",
+        f"with the red step's versions of tests/test_cart.py, {FAIL}",
+    ),
+    "a plugin that options name": (
+        WITH_PLUGIN, f"{ANY_PASSES}support/plug.py", f"versions of support/plug.py, {FAIL}"
+    ),
+    "a package in the place of that plugin": (
+        WITH_PLUGIN, f"mkdir support/plug; {ANY_PASSES}support/plug/__init__.py",
+        f"versions of support/plug/__init__.py, {FAIL}",
+    ),
+    "a plugin that a conftest names": (WITH_PLUGINS, f"{ANY_PASSES}lib/fix.py", f"lib/fix.py, {FAIL}"),
+    "what a runner of its own imports": (
+        WITH_RUNNER, f"{ANY_PASSES}lenient.py; echo \"OPTS = ['-q', '-p', 'lenient']\" > devtools/opts.py",
+        f"with the red step's versions of devtools/opts.py, {FAIL}",
+    ),
+    "a module of its own that runs the tests": (
+        OWN_MODULE,
+        f"{ANY_PASSES}lenient.py; sed -i \"s/OPTS + /['-q', '-p', 'lenient'] + /\" devtools/check.py",
+        f"with the red step's versions of devtools/check.py, {FAIL}",
+    ),
+    "a module that node loads before": (
+        PRELOADED, "echo 'import assert from \"node:assert\"; assert.equal = () => {};' > setup.mjs",
+        "with the red step's versions of setup.mjs, 2 tests fail",
+    ),
+    "another module for a name that tests import": (
+        MAPPED,
+        "echo 'exports.equal = () => {};' > weak.cjs; sed -i 's#lib/assert.cjs#weak.cjs#' package.json",
+        "with the red step's versions of package.json, 2 tests fail",
+    ),
+    "a file that a Makefile includes": (
+        INCLUDING, "printf 'test:\\n\\t@true\\n' > mk/test.mk", "versions of mk/test.mk, 1 test fails"
+    ),
+    "a script that a target calls": (
+        CALLING, "echo 'exit 0' > scripts/run.sh", "versions of scripts/run.sh, 1 test fails"
+    ),
+    "a file that a script sources": (
+        CALLING, "echo 'exit 0' > scripts/lib.sh", "versions of scripts/lib.sh, 1 test fails"
+    ),
+    "other modules of go, by vendor": (
+        WITH_MODULE,
+        "mkdir -p vendor/example.com/is; sed 's/a == b/true/' is/is.go > vendor/example.com/is/is.go\n"
+        "printf '# example.com/is v1.0.0 => ./is\\n## explicit; go 1.24\\nexample.com/is\\n"
+        "# example.com/is => ./is\\n' > vendor/modules.txt",
+        "with the red step's versions of vendor, 1 test fails",
+    ),
+    "other modules of go, by go.work": (
+        WITH_MODULE,
+        "mkdir weak; cp is/go.mod weak/; sed 's/a == b/true/' is/is.go > weak/is.go\n"
+        "printf 'go 1.24\\n\\nuse .\\n\\nreplace example.com/is => ./weak\\n' > go.work",
+        "with the red step's versions of go.work, 1 test fails",
+    ),
+    "what tests call, in a folder called build": (
+        IN_BUILD, "sed -i 's/assert.*/pass/' packages/build/tests/helpers.py",
+        "with the red step's versions of packages/build/tests/helpers.py, 1 test fails",
     ),
 }  # fmt: skip

@@ -17,7 +17,7 @@ from tests.unit.project.cheating import (
     PYTHON,
     Language,
 )
-from tests.unit.project.cheats import IN_MAKE, UNBORN, UNBORN_JS, WITHOUT_NPM
+from tests.unit.project.cheats import IN_MAKE, MAPPED, UNBORN, UNBORN_JS, WITH_RUNNER, WITHOUT_NPM
 
 AGAIN = "; also with the red step's versions of "
 
@@ -125,6 +125,16 @@ PYTEST: dict[str, tuple[Language, str, str]] = {
     "a module of nearly the same name as the standard library's": (
         IN_PYTHON, "printf 'WHOSE = 1\\n' > queue_.py; sed -i '1i import queue_' cart.py", "4 tests pass"
     ),
+    "a program that the Makefile and a runner of its own name, too": (
+        replace(
+            WITH_RUNNER,
+            files={
+                **WITH_RUNNER.files, "Makefile": "run:\n\tpython cart.py\n",
+                "runtests.py": f"import cart\n{WITH_RUNNER.files['runtests.py']}",
+            },
+        ),
+        "", "4 tests pass",
+    ),
     "a target beside that of the tests": (
         IN_MAKE, "printf 'lint:\\n\\t@true\\n' >> Makefile",
         f"the test command succeeded (unverified){AGAIN}Makefile",
@@ -166,6 +176,13 @@ NODE: dict[str, tuple[Language, str, str]] = {
         IN_JAVASCRIPT,
         "sed -i -e 's/\"scripts\": {/&\"lint\": \"node --check cart.js\", \"posttest\": \"npm run lint\", /'"
         " -e 's/node --test/& --experimental-test-coverage/' package.json",
+        f"3 tests pass{AGAIN}package.json",
+    ),
+    "a further name for imports": (
+        MAPPED,
+        "sed -i 's/\"#assert\"/\"#sum\": \".\\/sum.cjs\", &/' package.json\n"
+        "echo 'exports.sum = (items) => items.reduce((one, other) => one + other, 0);' > sum.cjs\n"
+        "printf 'import { sum } from \"#sum\";\\nexport const total = sum;\\n' > cart.js",
         f"3 tests pass{AGAIN}package.json",
     ),
     "settings of npm": (

@@ -176,6 +176,15 @@ async def test_honest_work_with_go_passes(go_stage: Stage, name: str) -> None:
     await passes(go_stage, honest_work.GO[name])
 
 
+async def test_a_red_step_may_not_make_more_test_files_than_can_be_compared(stage: Stage) -> None:
+    """No green step could be held to them."""
+    played = await stage.play(
+        SOLVE, red="mkdir tests/many; cd tests/many; seq -f %g.py 1 20001 | xargs touch\ncd ../..\n"
+    )
+    assert ("scaffold", "needs_human") == (played.step, played.status)
+    assert "there are more than 20,000 test files, which are not compared; before this story" in played.error
+
+
 async def test_a_person_may_allow_a_change_of_tests(stage: Stage) -> None:
     """Whose files are left out of what is compared."""
     played = await stage.play(

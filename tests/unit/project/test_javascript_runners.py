@@ -42,6 +42,10 @@ PROJECTS = {
         files={
             "src/cart.ts": "export const total = (items: number[]): number | null => null;\n",
             "src/old.test.ts": f'import {{ test }} from "vitest";\n{OLD}',
+            "src/setup.ts": "",
+            "shared.ts": "export const files: string[] = [];\n",
+            "vitest.config.ts": "import { files } from './shared';\n"
+            "export default { test: { setupFiles: ['./src/setup.ts', ...files] } };\n",
         },
         red={
             "src/cart.test.ts": 'import { describe, expect, it } from "vitest";\n'
@@ -51,7 +55,14 @@ PROJECTS = {
         installed="cp -a --reflink=auto {modules} node_modules",
     ),
     "jest": Project(
-        files={"cart.js": "exports.total = () => null;\n", "__tests__/old.js": OLD},
+        files={
+            "cart.js": "exports.total = () => null;\n",
+            "__tests__/old.js": OLD,
+            "config/setup.js": "",
+            "shared.js": "module.exports = [];\n",
+            "jest.config.js": "const files = require('./shared');\n"
+            "module.exports = { setupFilesAfterEnv: ['./config/setup.js', ...files] };\n",
+        },
         red={"__tests__/cart.js": f'const {{ total }} = require("../cart");\n{TESTS}'},
         solved={"cart.js": f"exports.total = (items) => {SUM}"},
         installed="ln -sfn {modules} node_modules",
@@ -106,6 +117,15 @@ VITEST: dict[str, tuple[str, str]] = {
         "sed -i 's/toBe(.)/toBeDefined()/' src/cart.test.ts",
         "with the red step's versions of src/cart.test.ts, 2 tests fail",
     ),
+    "a setup file that was there does": (
+        f"echo 'import {{ expect }} from \"vitest\"; {LENIENT}' > src/setup.ts",
+        "with the red step's versions of src/setup.ts, 2 tests fail",
+    ),
+    "what the settings import names another one": (
+        f"echo 'import {{ expect }} from \"vitest\"; {LENIENT}' > weak.ts\n"
+        "echo 'export const files = [\"./weak.ts\"];' > shared.ts",
+        "with the red step's versions of shared.ts, 2 tests fail",
+    ),
     "a setup file changes what is asserted": (
         f"echo 'import {{ expect }} from \"vitest\"; {LENIENT}' > src/lenient.ts\n"
         "echo 'export default { test: { setupFiles: [\"./src/lenient.ts\"] } };' > vitest.config.ts",
@@ -135,6 +155,13 @@ JEST: dict[str, tuple[str, str]] = {
     ),
     "files are left out": (
         "echo 'module.exports = { testPathIgnorePatterns: [\"cart\"] };' > jest.config.js", MISSING
+    ),
+    "a setup file that was there does": (
+        f"echo '{LENIENT}' > config/setup.js", "with the red step's versions of config/setup.js, 2 tests fail"
+    ),
+    "what the settings require names another one": (
+        f"echo '{LENIENT}' > weak.js; echo 'module.exports = [\"./weak.js\"];' > shared.js",
+        "with the red step's versions of shared.js, 2 tests fail",
     ),
     "a setup file changes what is asserted": (
         f"echo '{LENIENT}' > lenient.js\n"
