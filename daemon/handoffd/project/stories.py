@@ -245,7 +245,8 @@ class Stories:
         landing = beside and self._project.lands_first(self._desk.track)
         if isinstance(verb, Continued):
             return replace(verb, keeps_unlanded=beside, awaits_landing=landing)
-        asked = beside and verb.schedule is None
+        several = self._project.files.settings.stories.parallel > 1  # one at a time is as it always was
+        asked = beside and several and verb.schedule is None
         continues = asked or (beside and self._desk.continues)
         return replace(verb, beside=continues, at_once=asked, keeps_unlanded=beside, awaits_landing=landing)
 
