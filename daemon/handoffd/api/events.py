@@ -365,7 +365,8 @@ def _landed(fact: Json) -> str:
             said = f": {fact['told']}" if fact["told"] else ""
             return f"the project's command took {story} at {commit}, for {onto}{said}"
     part = f"up to {fact['up_to']} " if fact.get("up_to") else ""
-    return f"{story} was merged {part}into {onto} at {commit}"
+    untested = ", untested" if fact.get("untested") else ""  # older events have none
+    return f"{story} was merged {part}into {onto} at {commit}{untested}"
 
 
 def _rejected(fact: Json) -> str:

@@ -139,7 +139,8 @@ def _landing_in_words(landed: LandedView) -> str:
         said = f": {landed.told}" if landed.told else ""
         return f"stories.land_command has taken {landed.story}, for {landed.onto}{said}{ran}"
     part = f" up to {landed.to}" if landed.to is not None else ""
-    return f"{landed.story} is on {landed.onto} now{part}: {counted(landed.files, 'file')} changed{ran}"
+    files = counted(landed.files, "file")
+    return f"{landed.story} is on {landed.onto} now{part}: {files} changed{ran or '; untested'}"
 
 
 def tried(outcome: Tried, root: str, called: str | None) -> TriedTests:

@@ -203,7 +203,8 @@ def landed_in_words(event: Landed) -> str:
     match event.how:
         case "merge":
             part = f" up to {event.up_to}" if event.up_to is not None else ""
-            return f"{event.story} is on {event.onto} now{part}, at {event.commit[:12]}"
+            tested = ", untested" if event.untested else ""
+            return f"{event.story} is on {event.onto} now{part}, at {event.commit[:12]}{tested}"
         case "branch":
             return f"{event.story} is on its branch {event.onto}, at {event.commit[:12]}"
         case "command":

@@ -26,8 +26,7 @@ class Initialised(Tagged, frozen=True, kw_only=True):
 
     project: str
     done: tuple[str, ...] = ()
-    as_published: bool = False
-    """Whether its limits are the protocol's initial ones; False: of a release with the step's limits."""
+    as_published: bool = False  # whether its limits are the protocol's; False: of a release with the step's
 
 
 class Started(Tagged, frozen=True, kw_only=True):
@@ -253,7 +252,7 @@ class PostChecked(Tagged, frozen=True, kw_only=True):
 class Landed(Tagged, frozen=True, kw_only=True):
     """The branch of a story is part of the branch `onto`, which ends at `commit`; `up_to` a step, or whole.
 
-    If it was not merged, `commit` ends its own branch; `told` is the last line that a command has printed.
+    If it was not merged, `commit` ends its own branch; `told` by a command, at last. `untested`: no test ran.
     """
 
     story: str
@@ -262,6 +261,7 @@ class Landed(Tagged, frozen=True, kw_only=True):
     up_to: str | None = None
     how: LandedBy = "merge"
     told: str | None = None
+    untested: bool = False
     by: str = "cli"
 
 

@@ -11,7 +11,6 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from fnmatch import fnmatchcase
 from functools import partial
 from shlex import quote
 from typing import TypeVar
@@ -37,7 +36,7 @@ from handoffd.git.command import TOO_SLOW
 from handoffd.git.landing import CONFLICT, FOR_LANDING, LIMIT_S, MOVED, Landing, Merge
 from handoffd.git.repository import NO_REPOSITORY, repository_at
 from handoffd.project.landing_command import LandingCommand
-from handoffd.project.whereabouts import StoryPlaces, Yard, put_right
+from handoffd.project.whereabouts import StoryPlaces, Yard, is_closed, put_right
 from handoffd.protocol.rules import DONE
 from handoffd.protocol.state import TestCounts
 from handoffd.protocol.story_text import StoryText
@@ -418,7 +417,7 @@ class Landings:
         assert view.commit is not None
         told = Landed(
             story=view.story, onto=view.onto, commit=view.commit, up_to=view.to, how=view.how, told=view.told,
-            by=by,
+            untested=view.tests is None and view.how == "merge" and not view.already, by=by,
         )  # fmt: skip
         await self.project.track_of(view.story).give(told)
         self._services.clone_space.forget()  # its clone may go now
@@ -428,8 +427,7 @@ class Landings:
 
     def _must_be_open(self, merge: Merge, story: str) -> None:
         """Raise Refused for a branch that no landing may move."""
-        patterns = self.project.files.settings.stories.protected
-        if any(fnmatchcase(merge.onto, pattern) for pattern in patterns):
+        if is_closed(self.project.files.settings.stories, merge.onto):
             hint = command_for(self.project.root, "land", "--story", story, "--onto", "BRANCH")
             why = f"{merge.onto} is not moved by a landing (stories.protected); {story} is on {merge.branch}"
             raise Refused(why, code="PROTECTED_BRANCH", hint=hint)

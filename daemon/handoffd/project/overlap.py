@@ -14,6 +14,7 @@ from functools import partial
 
 from handoffd.capacity.machine import Shortage
 from handoffd.engine.beside import is_at_code
+from handoffd.engine.decision import to_land, waits_at_gate
 from handoffd.engine.events import Noted
 from handoffd.engine.track import Track
 from handoffd.engine.wording import command_for, first_few
@@ -60,7 +61,18 @@ class Overlaps:
             if why is None:
                 self._let_go.add(name)
                 return None
-            return Shortage(why=why, action=command_for(self._root, "status"))
+            return Shortage(why=why, action=self._ending(self._waits.get(name)))
+
+    def _ending(self, story: str | None) -> str:
+        """Return the command that ends the wait for a story, or shows what keeps it."""
+        for track in (one.track for one in self._tracks.values()):
+            if story is None or track.state is None or track.state.story != story:
+                continue
+            if to_land(track) is not None:
+                return command_for(self._root, "land", "--story", story)
+            if waits_at_gate(track, self._files.rules):
+                return command_for(self._root, "gate", "--story", story)
+        return command_for(self._root, "status")
 
     async def _to_wait_for(self, name: str) -> str | None:
         found = await self._looked(name)

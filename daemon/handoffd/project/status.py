@@ -52,6 +52,7 @@ from handoffd.errors import NotFound, Refused
 from handoffd.execute.meter import Live
 from handoffd.execute.registry import names_in
 from handoffd.project.project import Project
+from handoffd.project.whereabouts import is_closed
 from handoffd.protocol.rules import DONE, RuleBook, commands_of, dotted
 from handoffd.protocol.state import State, Status
 from handoffd.track.track import TrackSupervisor
@@ -74,7 +75,7 @@ async def view_of(project: Project, slots: Slots) -> ProjectView:
         detail=project.detail,
         paused_by=main.ledger.project_paused_by,
         test_command=project.files.settings.test.command,
-        warnings=_warnings(project, slots),
+        warnings=(*_warnings(project, slots), *(told for one in flights if (told := _lost(project, one)))),
         tracks=tuple(view for view in tracks if view is not None),
         executor=", ".join(names_in(project.files.settings.executor)) or None,
         since=project.since,
@@ -178,7 +179,7 @@ class _Flight(Struct, frozen=True):
     elapsed_min: float | None = None
     live: Live | None = None
     gone: bool = False
-    """Whether the clone of a story that is over has been removed."""
+    """Whether the clone of a story that is over, or in which an attempt runs, has been removed."""
 
 
 async def _flight_of(project: Project, track: TrackSupervisor) -> _Flight:
@@ -190,9 +191,18 @@ async def _flight_of(project: Project, track: TrackSupervisor) -> _Flight:
 async def _is_gone(track: Track) -> bool:
     state, where = track.state, track.ledger.workspace
     over = state is not None and (state.step == DONE or track.ledger.closed)
-    if not over or where is None or where.kind != "clone":
+    if not (over or track.ledger.dispatch) or where is None or where.kind != "clone" or where.branch is None:
         return False
     return not await to_thread.run_sync(os.path.isdir, where.folder)  # it is in our state directory
+
+
+def _lost(project: Project, flight: _Flight) -> str | None:
+    """Return that the clone in which an agent works is gone: its end waits for that to come back."""
+    state, where = flight.track.track.state, flight.track.track.ledger.workspace
+    if not flight.gone or state is None or where is None or flight.track.track.ledger.dispatch is None:
+        return None
+    end = command_for(project.root, "abort", "--story", state.story or "")
+    return f"the clone in which {state.story} works is gone: {where.folder}; to end its attempt: {end}"
 
 
 def _attempt_of(track: Track) -> tuple[object, ...]:
@@ -216,7 +226,7 @@ def _track_view(project: Project, flight: _Flight, slots: Slots) -> TrackView | 
     going_on = _going_on(project, track)
     upcoming = coming(ledger, **going_on)
     lands = (following or "").startswith(command_for(project.root, "land"))
-    if flight.gone:  # by gc, or with the branch by `discard`
+    if flight.gone and ledger.dispatch is None:  # by gc, or with the branch by `discard`
         recorded = replace(recorded, workspace=None, branch=recorded.branch if lands else None)
     return replace(
         recorded,
@@ -303,6 +313,10 @@ def _following(project: Project, track: TrackSupervisor) -> str | None:
         return repair_command(project.root, project.condition)
     if project.files.held and following == command("retry"):
         following = f"{command('trust')} && {following}"  # the edit may repair it
+    where = track.track.ledger.workspace
+    if where is not None and following is not None and following == to_land(track.track):
+        closed = is_closed(project.files.settings.stories, where.onto)
+        following = f"{following} --onto BRANCH" if closed else following
     return addressed(following, project.root, _meant(project, track)) if following else None
 
 

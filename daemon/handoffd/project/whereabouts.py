@@ -5,6 +5,7 @@ Every screen asks here, so that all say the same. Looking changes nothing.
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from functools import partial
 from shlex import quote
 from typing import Protocol
@@ -25,11 +26,18 @@ from handoffd.journal.history import StoryEnd, taken_in_words
 from handoffd.journal.records import Part
 from handoffd.project.files import ProjectFiles
 from handoffd.protocol.state import State
+from handoffd.settings.model import StoriesSettings
 from handoffd.track.reach import Reach
 from handoffd.track.services import Home, Services
 from handoffd.track.track import TrackSupervisor
 
 _OTHERS = "what its agent left on other branches, or in a stash"
+
+
+def is_closed(stories: StoriesSettings, onto: str | None) -> bool:
+    """Return whether no landing may move a branch: then `--onto` has to name another one."""
+    merges = stories.land != "command" and onto is not None
+    return merges and any(fnmatchcase(str(onto), pattern) for pattern in stories.protected)
 
 
 def put_right(unkept: str | None, folder: str) -> str:
@@ -138,12 +146,16 @@ class StoryPlaces:
         end = await self.end(story)
         aborted, taken = end is not None and end.kind == "aborted", taken_in_words(end)
         says = taken or found.in_words(aborted=aborted)
+        closed = found.would != "landed" and is_closed(self._project.files.settings.stories, found.onto)
+        if closed and not taken:
+            says += "; no landing moves that branch (stories.protected)"
         if left is not None:
             says += f"; {left}"
         if refused and not taken and found.would not in {"conflict", "landed"}:
             says += f"; not landed: {refused}"
         again = command_for(self._project.root, "start", story, "--go-on")
-        to_type = again if aborted else self._to_type(story, found)
+        elsewhere = command_for(self._project.root, "land", "--story", story, "--onto", "BRANCH")
+        to_type = again if aborted else elsewhere if closed else self._to_type(story, found)
         return Whereabouts(
             branch=found.branch, onto=found.onto, commits=found.commits, files=found.files,
             would="landed" if taken else found.would, conflicts=found.conflicts[:MOST_LISTED], says=says,

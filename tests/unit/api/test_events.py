@@ -326,6 +326,7 @@ def exited(reading: Reading, **how: Any) -> ExecutorExited:
         (Started(story="US-1", queue=True, by="mei"), "story US-1 was asked for (queue), by mei"),
         (Landed(story="US-1", onto="main", commit="c0" * 20), "US-1 was merged into main at c0c0c0c0c0c0"),
         (Landed(story="US-1", onto="main", commit="c0", up_to="impl"), "merged up to impl into main at c0"),
+        (Landed(story="US-1", onto="main", commit="c0", untested=True), "main at c0, untested"),
         (Landed(story="US-1", onto="b", commit="c0", how="branch"), "was left on its branch b, at c0"),
         (
             Landed(story="US-1", onto="main", commit="c0", how="command", told="pull/12"),

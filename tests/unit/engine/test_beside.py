@@ -439,6 +439,10 @@ DONE_IN_CLONE = Ledger(automatic=True, workspace=BRANCH)
     [
         (Landed(story="US-1", onto="main", commit="c0"), True, "US-1 is on main now, at c0"),
         (
+            Landed(story="US-1", onto="main", commit="c0", untested=True), True,
+            "US-1 is on main now, at c0, untested",
+        ),
+        (
             Landed(story="US-1", onto="main", commit="c0", up_to="impl"), False,
             "US-1 is on main now up to impl, at c0",
         ),

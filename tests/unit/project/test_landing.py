@@ -338,6 +338,32 @@ async def test_of_a_landing_that_was_cut_off_in_its_tests_nothing_stays(tmp_path
         assert "@landing" not in said(project, "for-each-ref").replace("%40", "@")
 
 
+async def test_a_branch_that_no_landing_moves_is_known_before(tmp_path: Path) -> None:
+    """Status and whereabouts offer a landing on another one."""
+    settings = f"{TESTED}stories: {{protected: [main]}}\n"
+    async with done(tmp_path, settings) as (here, project):
+        elsewhere = f"handoffd land {project.root} --story US-001 --onto BRANCH"
+        where = await project.landings.whereabouts("US-001")
+        assert where is not None
+        assert "no landing moves that branch (stories.protected)" in where.says
+        view = (await view_of(project, here.services.slots)).tracks[0]
+        assert (elsewhere, elsewhere, True) == (where.command, view.next_command, view.to_land)
+        assert elsewhere == (await refused(here, project)).hint
+
+
+@pytest.mark.parametrize(("settings", "asked"), [("workspace: clone\n", {}), (TESTED, {"untested": True})])
+async def test_a_landing_without_tests_is_called_that(
+    tmp_path: Path, settings: str, asked: dict[str, object]
+) -> None:
+    """By the answer and in the history, also where the project names no tests."""
+    async with done(tmp_path, settings) as (here, project):
+        view = await land(here, project, **asked)
+
+        assert landed(view, project.root, None, None).message.endswith("changed; untested")
+        (event,) = [one for one in await here.journal.events(0, None, 100) if one.kind == "landed"]
+        assert (True, True) == (event.event["untested"], event.why.endswith(", untested"))
+
+
 # --- only the whole of a story --------------------------------------------------------------------------
 async def test_a_story_that_is_not_all_on_its_branch_is_not_landed(tmp_path: Path) -> None:
     """An agent should have committed, and did not: no answer says that the story is on main."""

@@ -1162,6 +1162,42 @@ async def test_a_story_waits_before_its_code_for_another_one_that_means_the_same
         assert {"# US-001", "# US-002"} <= {*said(project, "show", "main:shared.py").splitlines()}
 
 
+async def test_a_story_that_waits_for_a_landing_names_that(tmp_path: Path) -> None:
+    """Once the other one is done: a person lands it, and this one goes on by itself."""
+    async with of_one_mind(tmp_path, AUTO.replace("land: auto", "land: ask")) as (here, project):
+        (first,) = [path.name[3:9] for path in await eventually(lambda: [*tmp_path.glob("at-*-impl")])]
+        (later,) = {"US-001", "US-002"} - {first}
+        (tmp_path / f"go-{first}").touch()
+        (tmp_path / f"go-{later}").touch()
+
+        async def named() -> bool:
+            views = {one.story: one for one in (await view_of(project, here.services.slots)).tracks}
+            return views[later].next_command == f"handoffd land {project.root} --story {first}"
+
+        look: Callable[[], Any] = named
+        await eventually(look)
+        await project.landings.land(LandingRequest(story=first, by="mei"), 60)
+        await eventually((tmp_path / f"at-{later}-impl").exists)
+
+
+async def test_a_clone_that_is_removed_while_its_agent_works_is_named(tmp_path: Path) -> None:
+    """With the command that ends the attempt, whose end would wait for the clone to come back."""
+    async with beside(tmp_path, AT_ONCE, stories=1) as (here, project):
+        await eventually((tmp_path / "at-US-001-bdd").exists)
+        clone = Path(project.main.workspace.folder)
+        assert () == (await view_of(project, here.services.slots)).warnings
+        shutil.move(clone, tmp_path / "away")
+
+        view = await view_of(project, here.services.slots)
+        end = f"handoffd abort {project.root} --story US-001"
+        assert (
+            f"the clone in which US-001 works is gone: {clone}; to end its attempt: {end}",
+        ) == view.warnings
+        await given(project, Aborted(), "US-001")
+        await eventually(lambda: project.main.track.ledger.dispatch is None)
+        assert () == (await view_of(project, here.services.slots)).warnings
+
+
 async def test_stories_that_mean_the_same_file_go_on_with_a_warning_where_the_settings_want_that(
     tmp_path: Path,
 ) -> None:
