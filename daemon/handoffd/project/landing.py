@@ -13,12 +13,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from shlex import quote
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import anyio
 import structlog
 from anyio import to_thread
-from msgspec import Struct
 from msgspec.structs import replace
 
 from handoffd.engine.beside import may_land
@@ -58,7 +57,8 @@ RED_BRANCH = "RED_BRANCH"
 """The branch to land on fails its own tests, whatever is landed."""
 _FOR_AN_AGENT = frozenset({CONFLICT, NOT_GREEN})
 
-_FOR_PEOPLE = frozenset({IN_THE_WAY, BUSY, "NO_BRANCH", "BRANCH_BEHIND", "PROTECTED_BRANCH"})
+_OF_BRANCHES = {"NO_BRANCH", "BRANCH_BEHIND", "BRANCH_CHECKED_OUT", "BRANCH_DIVERGED", "PROTECTED_BRANCH"}
+_FOR_PEOPLE = frozenset({IN_THE_WAY, BUSY, *_OF_BRANCHES})
 """What a person puts right, often without a new commit."""
 _PASSING = frozenset({MOVED, TOO_SLOW, BUSY})
 _MOST_TEXTS, _TEXT = 3, 2000
@@ -71,12 +71,10 @@ MOST_TRIES = 3
 """How often a branch may move while it is merged and tested."""
 
 
-class GivenUp(Struct, frozen=True, kw_only=True):
+class GivenUp(NamedTuple):
     """A landing that the daemon could not do, and how things were then."""
 
-    code: str
-    why: str
-    hint: str | None
+    error: HandoffdError
     tips: tuple[str, str]
     """Where the story's branch and the other one ended."""
     again_s: float
@@ -84,7 +82,8 @@ class GivenUp(Struct, frozen=True, kw_only=True):
 
     def is_like(self, error: HandoffdError) -> bool:
         """Return whether another try has failed for the same reason, which people know by now."""
-        return self.code == error.code and (self.code in _FOR_PEOPLE or self.why == error.message)
+        same = self.error.message == error.message
+        return self.error.code == error.code and (error.code in _FOR_PEOPLE or same)
 
 
 class Landings:
@@ -106,6 +105,8 @@ class Landings:
         self._put_off: Counter[str] = Counter()
         """How often a story was not landed for a reason which passes by itself."""
         self._given_up: dict[str, GivenUp] = {}
+        self._tips_then = ("", "")
+        """Where the branches ended when the landing that goes on by itself began."""
         self._red: dict[str, TestEvidence] = {}
         """The commit of a branch whose own tests fail, and how: only the last one that was met."""
         self._result: LandedView | HandoffdError | None = None
@@ -180,7 +181,7 @@ class Landings:
         own = track.state is not None and track.state.story == story
         if own and track.ledger.unlanded is None:
             return None
-        return known.why if known is not None else track.ledger.unlanded if own else None
+        return known.error.message if known is not None else track.ledger.unlanded if own else None
 
     async def whereabouts(self, story: str) -> Whereabouts | None:
         """Return where the work of a story is that is over, None where it is nowhere. Raises StoreError."""
@@ -292,11 +293,8 @@ class Landings:
         """Remember how things were when a landing failed, unless an agent has taken its story up again."""
         self._given_up.pop(story, None)
         if story in self.places.unlanded():
-            tips = await to_thread.run_sync(self._tips, story)
             again_s = self._services.clock.monotonic() + AGAIN_S
-            self._given_up[story] = GivenUp(
-                code=error.code or "", why=error.message, hint=error.hint, tips=tips, again_s=again_s
-            )
+            self._given_up[story] = GivenUp(error, self._tips_then, again_s)
 
     def _tips(self, story: str) -> tuple[str, str]:
         try:
@@ -306,11 +304,12 @@ class Landings:
 
     async def _must_have_changed(self, story: str) -> None:
         """Raise Refused, as before, where nothing has changed since a landing failed."""
+        self._tips_then = await to_thread.run_sync(self._tips, story)
         known = self._given_up.get(story)
-        if known is None or known.code in _FOR_PEOPLE:  # which is seen before any test is run
+        if known is None or known.error.code in _FOR_PEOPLE:  # which is seen before any test is run
             return
-        if await to_thread.run_sync(self._tips, story) == known.tips:
-            raise Refused(known.why, code=known.code, hint=known.hint)
+        if self._tips_then == known.tips:
+            raise known.error.with_traceback(None)
 
     def _meant(self, request: LandingRequest) -> str:
         """Return the story to land: all of one that is done, or part of any. Raises Refused."""
