@@ -426,11 +426,11 @@ def test_a_file_in_place_of_a_folder_is_named(root: Path, landing: Landing) -> N
 def test_a_file_that_git_shall_not_look_at_is_in_the_way(root: Path, landing: Landing, flag: str) -> None:
     """No list of changes has it: git marks it where it lists its flags."""
     assert 0 == git(root, "update-index", flag, "kept")
-    (root / "kept").write_text("mine\n")
+    (root / "kept").write_text("mine, and longer\n")
     refused = refusal(landing)
     assert ("CHECKOUT_IN_THE_WAY", f"git -C {root} ls-files -v") == (refused.code, refused.hint)
     assert "kept" in refused.message
-    assert "mine\n" == (root / "kept").read_text()
+    assert "mine, and longer\n" == (root / "kept").read_text()
 
 
 def test_a_split_index_follows_as_a_whole(root: Path, landing: Landing) -> None:
