@@ -36,3 +36,17 @@ def _time_no_example() -> None:
     """Let a machine at work take its time: 200 ms for one example is hypothesis' own idea of a fault."""
     settings.register_profile("untimed", deadline=None)
     settings.load_profile("untimed")
+
+
+_LONGEST = (
+    "test_javascript_runners.py",
+    "test_night.py",
+    "test_coding.py",
+    "test_widths.py",
+    "test_clock.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest tests: at the end, one worker would be at them while the others are idle."""
+    items.sort(key=lambda item: item.path.name not in _LONGEST)
