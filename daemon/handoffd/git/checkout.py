@@ -19,7 +19,7 @@ from handoffd.errors import Refused, StoreError
 from handoffd.git.branches import HEADS
 from handoffd.git.command import FAILED, Git, left_in
 from handoffd.git.repository import Repository, unfinished_in
-from handoffd.git.snapshots import files_at
+from handoffd.git.snapshots import in_place_of
 from handoffd.git.worktree import is_linked
 
 IN_THE_WAY = "CHECKOUT_IN_THE_WAY"
@@ -119,7 +119,7 @@ class Checkout:
         known = {path for (before, *_), path in changes if before != b":" + _GONE.encode()}
         new = (path for (before, after, *_), path in changes if _GONE.encode() in before)
         top = os.fsencode(self._repository.top)
-        found = {one for path in new for one in files_at(top, path)} - known
+        found = {one for path in new for one in in_place_of(top, path)} - known
         return sorted(map(os.fsdecode, found))
 
     # --- to follow -------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from handoffd.files.atomic import replace_text
 from handoffd.git.branches import HEADS, branch_of, end_of
 from handoffd.git.checkout import BUSY, IN_THE_WAY, Checkout
 from handoffd.git.clones import APART
-from handoffd.git.command import Git, holds, in_conflict_by_hand, is_commit, merged_tree
+from handoffd.git.command import Git, changed_paths, holds, in_conflict_by_hand, is_commit, merged_tree
 from handoffd.git.repository import Repository
 from handoffd.git.worktree import Worktree, disk_faults
 
@@ -192,7 +192,7 @@ class Landing:
             end = up_to or end
             with self._advising(repository, git, ref, branch):
                 commit = self._merged(git, was, end, branch, message, at, base)
-            files = _differing(git, was, commit)
+            files = len(changed_paths(git, was, commit))
             merge = Merge(ref=ref, was=was, commit=commit, files=files, branch=branch, end=end)
         if moves:
             with self._standing(merge) as (repository, _, checkout):
@@ -227,7 +227,7 @@ class Landing:
                 return found
             alone = _is_rewritten(git, was, base)
             if not alone and git.is_so("merge-base", "--is-ancestor", was, end):
-                return replace(found, would="forward", files=_differing(git, was, end))
+                return replace(found, would="forward", files=len(changed_paths(git, was, end)))
             if not alone and holds(git, was, end):
                 return found
             one, other = _alone(git, was, end, base) if alone and base else (was, end)
@@ -237,7 +237,7 @@ class Landing:
                 return replace(found, conflicts=_in_conflict(git, one, other, conflicts))
             if tree == _tree_of(git, was):
                 return found
-            return replace(found, would="merge", files=_differing(git, was, tree), alone=alone)
+            return replace(found, would="merge", files=len(changed_paths(git, was, tree)), alone=alone)
 
     def _still(self, story: str, onto: str | None, known: Outlook) -> Outlook:
         """Return what is known, with the branches as they are now; reads refs alone."""
@@ -289,7 +289,7 @@ class Landing:
                 return frozenset()
             if onto is not None and (news := end_of(repository, f"{HEADS}{onto}")):
                 base = git.run("merge-base", end, news, fine=(0, 1)).decode().strip() or base
-            changed = _paths(git.run("diff-tree", "-r", "-z", "--name-only", base, end))
+            changed = set(changed_paths(git, base, end))
             there = _paths(git.run("ls-tree", "-r", "-z", "--name-only", base))
             papers = sorted(path for path in changed if path.endswith(_PAPERS))[:_MOST_PAPERS]
             named: set[str] = set()
@@ -468,11 +468,6 @@ def _must_not_be_rebased(repository: Repository, merge: Merge) -> None:
     if (top := repository.rebase_of(merge.ref)) is not None:
         why, hint = f"{merge.onto} is being rebased in {top}", f"git -C {quote(top)} status"
         raise Refused(why, code=IN_THE_WAY, hint=hint)
-
-
-def _differing(git: Git, one: str, other: str) -> int:
-    """Return in how many files two trees differ."""
-    return git.run("diff-tree", "-r", "-z", "--name-only", one, other).count(b"\0")
 
 
 @contextmanager

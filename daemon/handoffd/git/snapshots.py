@@ -536,12 +536,12 @@ def _obstacles_of(one: Change, top: bytes, known: Collection[bytes]) -> Iterator
     if one.was == _GITLINK:
         yield one.path
     elif one.mode and not one.was:
-        yield from (path for path in files_at(top, one.path) if path not in known)
+        yield from (path for path in in_place_of(top, one.path) if path not in known)
     elif (found := status_at(top, one.path)) is not None and not can_be_kept(top, one.path, found):
         yield one.path
 
 
-def files_at(top: bytes, path: bytes) -> Iterator[bytes]:
+def in_place_of(top: bytes, path: bytes) -> Iterator[bytes]:
     """Yield the file that is at a path or instead of one of its folders, or those below it."""
     parts = path.split(b"/")
     for count in range(1, len(parts) + 1):

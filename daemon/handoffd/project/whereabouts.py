@@ -101,7 +101,8 @@ class StoryPlaces:
         track, clone = self._project.track_of(story).track, self._clones.of(story)
         own = track.state is not None and track.state.story == story
         where = clone.workspace if clone is not None else track.ledger.workspace if own else None
-        return where.base if where is not None and where.onto == onto else None
+        began = where if where is not None else self._clones.trail(story)
+        return began.base if began is not None and began.onto == onto else None
 
     def state(self, story: str) -> State | None:
         """Return the state of a story that a track has, or has set aside."""

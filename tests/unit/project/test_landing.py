@@ -605,6 +605,9 @@ async def test_a_story_whose_clone_is_gone_lands_where_it_began(tmp_path: Path) 
 
         assert where is not None
         assert "main" == where.onto
+        base = project.landings.places.base("US-001", "main")
+        assert base is not None
+        assert 0 == git(Path(project.root), "merge-base", "--is-ancestor", base, "main")
         assert ("main", "impl") == (
             (told := await land(here, project, story="US-001", to="impl")).onto,
             told.to,
