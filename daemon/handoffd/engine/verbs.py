@@ -523,10 +523,10 @@ def _telling(situation: Situation, decision: Decision, why: str) -> Decision:
         )
     elif after.status is Status.PENDING and track.ledger.remedy is not None:
         kind, text = "blocked", f"{after.project} is paused by {track.ledger.paused_by}"
-    elif after.status is Status.PENDING and track.ledger.capped is not None and _moved(before, after):
-        return replace(decision, track=track.with_ledger(capped=None))  # the next turn counts, and reports it
     elif after.status not in {Status.NEEDS_HUMAN, Status.TIMEOUT}:
-        return decision
+        # A cap of another step: the next turn counts, and reports it.
+        capped = None if _moved(before, after) else track.ledger.capped
+        return replace(decision, track=track.with_ledger(capped=capped))
     action = next_command(track, situation.rules)
     told = notice(track, kind, text, why=f"STATE.json was {why}", action=action)
     return replace(decision, track=track).also(told)

@@ -116,13 +116,21 @@ def test_an_edit_that_moves_a_story_makes_another_notice_of_our_own_pause() -> N
     assert "handoffd doctor && handoffd resume {project}" == notice.action
 
 
-@pytest.mark.parametrize(("step", "capped"), [("bdd", False), ("impl", True)])
+@pytest.mark.parametrize(
+    ("step", "status", "capped"),
+    [
+        ("bdd", Status.PENDING, False),
+        ("bdd", Status.RUNNING, False),
+        ("bdd", Status.FAILING, False),
+        ("impl", Status.PENDING, True),
+    ],
+)
 def test_a_cap_of_one_step_is_not_that_of_another_to_which_an_edit_moves_the_story(
-    step: str, capped: bool
+    step: str, status: Status, capped: bool
 ) -> None:
     """Its notice names the first one; the next turn counts again."""
     ledger = Ledger(automatic=True, capped=Finding(scope="attempt", unit="usd", spent=9, cap=8))
-    event = replace(edited(step, Status.PENDING), tells=True)
+    event = replace(edited(step, status), tells=True)
     play = Playbook(track_at("impl", Status.FAILING, ledger=ledger)).given(event).expect(orders="")
     assert capped == (play.ledger.capped is not None)
 

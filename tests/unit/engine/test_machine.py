@@ -11,6 +11,7 @@ from collections import Counter
 from functools import lru_cache
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -404,7 +405,9 @@ class EngineMachine(RuleBasedStateMachine):
             assert all(entry.ledger.dispatch is None for entry in ledger.parked)
 
 
-TestEngineMachine = EngineMachine.TestCase
+TestEngineMachine = pytest.mark.timeout(900)(
+    EngineMachine.TestCase
+)  # making small what it finds takes minutes
 TestEngineMachine.settings = settings(
     max_examples=100, stateful_step_count=50, suppress_health_check=[HealthCheck.too_slow]
 )
