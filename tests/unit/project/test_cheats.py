@@ -1,12 +1,15 @@
 """Agents that would rather change the proof than the program: each is caught, and its error names the change.
 
 Every cheat is played by a real agent in a whole story with real runners, and would have passed if nothing but
-the exit code and the number of failures counted. docs/security.md lists them.
+the exit code and the number of failures counted. docs/security.md lists them. `make test` plays a third of
+them, `make cheats` all.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -84,21 +87,26 @@ async def is_caught(stage: Stage, language: Language, cheat: tuple[str, str], pr
     assert said in played.error
 
 
-@pytest.mark.parametrize("name", [*TESTS, *RUNNER, *PLANTED])
+def some(names: Iterable[str]) -> list[Any]:
+    """Return the names, all but the first of each three for `make cheats` only."""
+    return [pytest.param(name, marks=[pytest.mark.whole] * (at % 3 > 0)) for at, name in enumerate(names)]
+
+
+@pytest.mark.parametrize("name", some([*TESTS, *RUNNER, *PLANTED]))
 async def test_a_cheat_does_not_pass(stage: Stage, name: str) -> None:
     """Whatever of pytest's it turns to."""
     await is_caught(stage, IN_PYTHON, (TESTS | RUNNER | PLANTED)[name])
 
 
 # --- a virtual environment in the workspace -----------------------------------------------------------
-@pytest.mark.parametrize("name", INSTALLED)
+@pytest.mark.parametrize("name", some(INSTALLED))
 async def test_what_is_planted_in_an_environment_of_the_workspace_is_found(stage: Stage, name: str) -> None:
     """It is the agent's to write, and not in git."""
     await is_caught(stage, IN_THE_WORKSPACE, INSTALLED[name], ENVIRONMENT)
 
 
 # --- node, go, make -----------------------------------------------------------------------------------
-@pytest.mark.parametrize("name", NODE)
+@pytest.mark.parametrize("name", some(NODE))
 async def test_a_cheat_of_npm_test_does_not_pass(node_stage: Stage, name: str) -> None:
     """The same families, under npm."""
     await is_caught(node_stage, IN_JAVASCRIPT, NODE[name])
@@ -110,7 +118,7 @@ async def test_a_cheat_of_node_does_not_pass(node_stage: Stage, name: str) -> No
     await is_caught(node_stage, WITHOUT_NPM, NODE_ITSELF[name])
 
 
-@pytest.mark.parametrize("name", GO)
+@pytest.mark.parametrize("name", some(GO))
 async def test_a_cheat_of_go_test_does_not_pass(go_stage: Stage, name: str) -> None:
     """Its tests are beside the program."""
     await is_caught(go_stage, IN_GO, GO[name])
@@ -122,7 +130,7 @@ async def test_a_cheat_of_make_does_not_pass(stage: Stage, name: str) -> None:
     await is_caught(stage, IN_MAKE, MAKE[name])
 
 
-@pytest.mark.parametrize("name", PROJECTS)
+@pytest.mark.parametrize("name", some(PROJECTS))
 async def test_a_cheat_does_not_pass_in_other_projects(
     stage: Stage, request: pytest.FixtureRequest, name: str
 ) -> None:
@@ -158,19 +166,19 @@ async def passes(stage: Stage, work: tuple[Language, str, str]) -> None:
     assert said == played.verdicts["impl"]
 
 
-@pytest.mark.parametrize("name", honest_work.PYTEST)
+@pytest.mark.parametrize("name", some(honest_work.PYTEST))
 async def test_honest_work_passes(stage: Stage, name: str) -> None:
     """Whatever else it changes; where tests are among that, the second run shows the same."""
     await passes(stage, honest_work.PYTEST[name])
 
 
-@pytest.mark.parametrize("name", honest_work.NODE)
+@pytest.mark.parametrize("name", some(honest_work.NODE))
 async def test_honest_work_with_node_passes(node_stage: Stage, name: str) -> None:
     """A package.json may change in all but what it says about its tests."""
     await passes(node_stage, honest_work.NODE[name])
 
 
-@pytest.mark.parametrize("name", honest_work.GO)
+@pytest.mark.parametrize("name", some(honest_work.GO))
 async def test_honest_work_with_go_passes(go_stage: Stage, name: str) -> None:
     """Also where its tests have other packages."""
     await passes(go_stage, honest_work.GO[name])
