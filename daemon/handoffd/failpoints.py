@@ -24,6 +24,7 @@ Point = Literal[
     "after_clone",
     "before_branch",
     "after_branch",
+    "before_publishing",
     "before_taking_in",
     "after_taking_in",
     "before_landing",
@@ -40,9 +41,10 @@ Point = Literal[
     "after_effect_done",
 ]
 """Before and after: a transaction of the journal commits, a file is replaced, a run starts, a track gets
-its executor's end, a clone is made, what a step has done is committed on the story's branch, a landing moves
-the checkout or the branch, a story's own track begins or ends, files are kept, or put back as they were, an
-order is marked done. The thread that does it reaches the point."""
+its executor's end, a clone is made, what a step has done is committed on the story's branch (and before that
+is brought into the project's repository), a landing moves the checkout or the branch, a story's own track
+begins or ends, files are kept, or put back as they were, an order is marked done. The thread that does it
+reaches the point."""
 
 POINTS: Final[tuple[Point, ...]] = get_args(Point)
 

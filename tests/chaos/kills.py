@@ -72,7 +72,8 @@ class Toll:
 
 TIMES = (1, 1, 2, 3, 5, 8)
 OF_CLONES: Sequence[Point] = (
-    "before_clone", "after_clone", "before_branch", "after_branch", "before_landing", "after_landing",
+    "before_clone", "after_clone", "before_branch", "after_branch", "before_publishing",
+    "before_landing", "after_landing",
 )  # fmt: skip
 OF_STORIES: Sequence[Point] = (
     "before_opening", "after_opening", "before_closing", "after_closing",

@@ -290,32 +290,40 @@ class StoryBranch:
             return not end or any(holds(into, one, end) for one in (head, onto) if one)
 
     @disk_faults()
-    def publish(self) -> str | None:
+    def publish(self, *, ours: bool = False) -> str | None:
         """Bring the branch into the project's repository, as far as the clone's commits go; return its end.
 
         Where it is, already: in a project's own folder there is nothing to bring. Commits that a person has
-        added there stay.
+        added there stay. `ours`: only up to the last commit of ours, as an agent may be at work by now.
         """
-        if not self._clone:
-            return end_of(repository_at(self._root), self._ref) or None
+        project, shadow = repository_at(self._root), self._worktree.shadow
+        known = end_of(project, self._ref)
+        if not self._clone or (ours and _line(shadow / _END) in {"", known}):
+            return known or None
         with self._opened(LIMIT_S) as (repository, git):
-            end, project = self._parent(repository, git), repository_at(self._root)
-            known = end_of(project, self._ref)
+            end, known = self._parent(repository, git), end_of(project, self._ref)
+            end = _line(shadow / _END) if ours else end
             if end is None or end == known:
                 return end
             if known and not follows(git, known, end):
                 if follows(git, end, known):
                     return known
                 raise self._diverged(project)
-            self._may_move(project)
-            into = self._into(project, git)
-            self._bring(git, into, [one for one in (known, self._base, self._news()) if one], end)
-            # Again, by the project's objects: an agent may have made up what the clone's say.
-            if not is_commit(into, end) or not follows(into, known or self._base or end, end):
-                raise self._diverged(project)
-            self._move(into, known, end)
-            note_end(self._worktree, end)
+            self._take_up(project, git, known, end)
+            if not ours:
+                note_end(self._worktree, end)
             return end
+
+    def _take_up(self, project: Repository, git: Git, known: str, end: str) -> None:
+        """Have the project's branch end at a commit of the clone, once its objects are the project's."""
+        self._may_move(project)
+        into = self._into(project, git)
+        self._bring(git, into, [one for one in (known, self._base, self._news()) if one], end)
+        # Again, by the project's objects: an agent may have made up what the clone's say.
+        if not is_commit(into, end) or not follows(into, known or self._base or end, end):
+            raise self._diverged(project)
+        reached("before_publishing")
+        self._move(into, known, end)
 
     @disk_faults()
     def discard(self, at: datetime) -> str:

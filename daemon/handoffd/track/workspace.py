@@ -2,8 +2,8 @@
 
 A clone is made before the story's first attempt, and anew where it is gone; that may take minutes, so nothing
 waits for it but the track's turn. What a story has done is committed on its branch when a step is behind it,
-before the decision is, and brought into the project's repository. A commit that cannot be made holds nothing
-up: `status` warns, and the next one has it all.
+before the decision is. It is brought into the project's repository then, or while the next agent begins. A
+commit that cannot be made holds nothing up: `status` warns, and the next one has it all.
 """
 
 from __future__ import annotations
@@ -65,6 +65,10 @@ class Worker(Protocol):
     def wake(self) -> None:
         """Let the track take its turn, if it has one."""
 
+    @property
+    def lasting(self) -> bool:
+        """Whether what is begun is done now."""
+
 
 class TrackWorkspace:
     """Where one track works."""
@@ -93,6 +97,8 @@ class TrackWorkspace:
         """Why the last commit was not made, or is not in the project's repository, in words."""
         self._owed: Callable[[], str | None] | None = None
         """What could not be done then."""
+        self._looks_back = True
+        """Whether an earlier daemon may have died before it brought a commit into the project."""
 
     # --- where a turn begins ---------------------------------------------------------------------
     def of_turn(self, track: Track) -> Workspace:
@@ -326,13 +332,34 @@ class TrackWorkspace:
             return
         reached("before_branch")
         message = message_of(label, before, decision.track) if self._commits_at(label) else None
-        work = partial(self._kept, where, label, message)
+        later = message is not None and where.kind == "clone" and self._goes_on(label)
+        if await self._done(partial(self._kept, where, label, message, later=later)) and later:
+            self._worker.begin("branch", partial(self._publish, where))
+        reached("after_branch")
+
+    def _goes_on(self, label: Label) -> bool:
+        """Return whether an agent begins the next step, so that nobody looks at the branch for now."""
+        steps = self._files.rules.steps
+        rule = steps.get(label.step)
+        following = steps.get(rule.next_on_pass or "") if rule is not None else None
+        return self._worker.lasting and following is not None and not following.requires_human
+
+    async def _done(self, work: Callable[[], str | None]) -> bool:
+        """Do some work for the branch, or note that it is owed; return whether it is done."""
         try:
             self.trouble, self._owed = await self._git.asked(work, FIRST_LIMIT_S + 10), None
         except StoreError as error:
             self._owed = work
             self._note_trouble(error)
-        reached("after_branch")
+        return self._owed is None
+
+    async def _publish(self, where: Workspace) -> None:
+        said = self.trouble
+        if await self._done(partial(self._published, where)):
+            self.trouble = said
+
+    def _published(self, where: Workspace) -> None:
+        self._branch(where).publish(ours=True)
 
     def _accepted(self, before: Track, event: Event, decision: Decision) -> Label | None:
         label = label_of(before, event, decision, self._services.clock.now())
@@ -344,15 +371,17 @@ class TrackWorkspace:
         last = rule is not None and rule.next_on_pass == DONE
         return commits == "step" or (commits == "story" and last)
 
-    def _kept(self, where: Workspace, label: Label, message: bytes | None) -> str | None:
+    def _kept(self, where: Workspace, label: Label, message: bytes | None, *, later: bool) -> str | None:
+        """Commit what a step has left; return what of it no commit has. `later`: it is published apart."""
         branch, author = self._branch(where), self._files.settings.commit_author
+        made: str | None = None
         if message is not None:
             papers = where.kind == "clone" and self._files.settings.commits == "step"
-            branch.commit(
+            made = branch.commit(
                 message, author, label.at, only_papers=papers and self._writes_papers(label.step),
                 changed=self._changed(where, label),
             )  # fmt: skip
-        end = branch.publish()
+        end = made if later else branch.publish()
         by_agents = self._files.settings.commits == "agent" and where.kind == "clone"
         left_out = branch.left_out if message is not None else branch.uncommitted() if by_agents else ()
         if where.kind == "clone" and label.story is not None:
@@ -387,14 +416,14 @@ class TrackWorkspace:
         The next step's commit has all of it, and an agent may be at work by now.
         """
         state, where, owed = track.state, track.ledger.workspace, self._owed
-        if owed is None or state is None or where is None or where.branch is None:
+        if state is None or where is None or where.branch is None:
             return
-        over = state.step == DONE
+        over, looks_back, self._looks_back = state.step == DONE, self._looks_back, False
+        if owed is None and (over or not looks_back or where.kind == "root"):
+            return
+        work = owed if over and owed is not None else partial(self._published, where)
         try:
-            trouble = await self._later.asked(
-                owed if over else self._branch(where).publish, FIRST_LIMIT_S + 10
-            )
-            self.trouble, self._owed = trouble if over else None, None
+            self.trouble, self._owed = await self._later.asked(work, FIRST_LIMIT_S + 10), None
         except StoreError as error:
             self._note_trouble(error)
 

@@ -374,6 +374,21 @@ def test_commits_of_agents_are_kept(project: Path, folder: Path, one: StoryBranc
     assert made == one.publish() == said(project, "rev-parse", NAME)
 
 
+def test_what_the_next_agent_has_committed_meanwhile_is_not_brought_along(
+    project: Path, folder: Path, one: StoryBranch
+) -> None:
+    """It is not accepted yet."""
+    work(folder)
+    made = kept(one)
+    work(folder, "more\n")
+    theirs = by_an_agent(folder)
+
+    assert made == one.publish(ours=True) == said(project, "rev-parse", NAME)
+    assert theirs == said(folder, "rev-parse", "HEAD")
+    assert made == one.publish(ours=True)
+    assert theirs == kept(one) == one.publish()
+
+
 MOVES = {
     "switched": (("switch", "--quiet", "-c", "feature"),),
     "detached": (("checkout", "--quiet", "--detach"),),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -29,6 +30,7 @@ from handoffd.engine.events import (
 )
 from handoffd.engine.run import Usage
 from handoffd.engine.track import Facts, Ledger, Track, Workspace
+from handoffd.failpoints import Point, arm
 from handoffd.git.clones import Clones, clones_in
 from handoffd.git.labels import Label
 from handoffd.project.project import Project
@@ -44,6 +46,12 @@ steps:
   bdd: {next_on_pass: review, timeout_min: 1}
   review: {next_on_pass: impl}
   impl: {next_on_pass: update-memory, timeout_min: 1, max_attempts: 1}
+"""
+PAPERS = """\
+steps:
+  bdd: {next_on_pass: sdd-delta, timeout_min: 1}
+  sdd-delta: {next_on_pass: contract, timeout_min: 1}
+  contract: {next_on_pass: done, timeout_min: 1}
 """
 CLONE = "workspace: clone\n"
 WORKING = f"""\
@@ -167,6 +175,12 @@ def landed(project: Project, name: str) -> None:
     at(project.root, name).write_text("landed\n")
     git(Path(project.root), "add", name)
     assert 0 == git(Path(project.root), "commit", "--quiet", "-m", "landed")
+
+
+def worked_in(base: Path) -> list[str]:
+    """Return where agents have been at work, each time."""
+    place = base / "worked-in"
+    return place.read_text().split() if place.exists() else []
 
 
 def seen(base: Path, step: str) -> list[str]:
@@ -527,6 +541,50 @@ async def test_a_branch_that_a_person_is_on_is_brought_up_to_date_later(tmp_path
         await project.main.place.keep_again(project.main.track)
         assert "US-001 update-memory: pass" == subjects(project)[-1]
         assert () == (await view_of(project, project.main._services.slots)).warnings
+
+
+async def test_the_next_agent_works_while_the_branch_is_brought_into_the_project(tmp_path: Path) -> None:
+    """That takes longer than all else that git does for a step."""
+    may_move = threading.Event()
+
+    def hold(point: Point, _: str) -> None:
+        if point == "before_publishing":
+            may_move.wait(60)
+
+    root = in_git(tmp_path)
+    at(root, ".ai/step-rules.yaml").write_text(PAPERS)
+    arm(hold)
+    try:
+        async with house(tmp_path, WORKING) as here, living(here, root) as project:
+            await project.main.give(Initialised(project="shop"))
+            await project.main.give(Started(story="US-001"))
+            await eventually(lambda: len(worked_in(tmp_path)) == 2)
+            assert "" == said(project, "branch", "--list", "handoffd/*")
+            may_move.set()
+            await eventually(lambda: shown(project)["step"] == "done")
+            assert [f"US-001 {step}: pass" for step in ("bdd", "sdd-delta", "contract")] == subjects(project)
+    finally:
+        may_move.set()
+        arm(None)
+
+
+async def test_what_a_daemon_that_died_has_committed_is_brought_into_the_project(tmp_path: Path) -> None:
+    """The next one looks once, and not behind the end of a story: a person may have removed its branch."""
+    root, branch = in_git(tmp_path), "refs/heads/handoffd/US-001"
+    async with house(tmp_path, WORKING) as here:
+        async with living(here, root) as project:
+            await project.main.give(Initialised(project="shop"))
+            await project.main.give(Started(story="US-001"))
+            await eventually(lambda: shown(project)["step"] == "review")
+        assert 0 == git(Path(root), "update-ref", branch, "main")
+        async with living(here, root, await here.journal.tracks()) as project:
+            await project.poll()
+            assert ["US-001 bdd: pass"] == subjects(project)
+            await finished(project)
+        assert 0 == git(Path(root), "update-ref", "-d", branch)
+        async with living(here, root, await here.journal.tracks()) as project:
+            await project.poll()
+            assert "" == said(project, "branch", "--list", "handoffd/*")
 
 
 async def test_a_clone_that_is_no_repository_any_more_becomes_one_again(tmp_path: Path) -> None:
