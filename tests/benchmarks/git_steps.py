@@ -44,7 +44,7 @@ _RULE = "on_fail: {default: bdd}, step_instruction: {en: Do it.}"
 
 
 def project_of(base: Path, kind: str, files: int, steps: int) -> Path:
-    """Return a repository with a story of so many steps before it."""
+    """Return a repository with a table of `steps` steps."""
     names = ["bdd", *(f"part-{number}" for number in range(1, steps)), "done"]
     lines = [f"  {one}: {{next_on_pass: {then}, {_RULE}}}" for one, then in pairwise(names)]
     settings = {**KINDS[kind], "auto_continue": True}

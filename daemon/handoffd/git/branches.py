@@ -81,12 +81,20 @@ def refs_of_left(repository: Repository, branch: str) -> list[str]:
 class StoryBranch:
     """The branch of one story. `environment` is the daemon's own: where git is.
 
+    `seen` has looked at the folder just now, and no agent has been at work there since: the first commit is
+    of what it saw.
+
     All methods raise StoreError: NO_REPOSITORY, GIT_TOO_SLOW, GIT_FAILED; `publish` also BRANCH_DIVERGED and
     BRANCH_CHECKED_OUT.
     """
 
     def __init__(
-        self, root: str, workspace: Workspace, state_dir: Path, environment: Mapping[str, str]
+        self,
+        root: str,
+        workspace: Workspace,
+        state_dir: Path,
+        environment: Mapping[str, str],
+        seen: Worktree | None = None,
     ) -> None:
         assert workspace.branch is not None
         self._root = root
@@ -95,7 +103,9 @@ class StoryBranch:
         self._clone = workspace.kind == "clone"
         self._branch = workspace.branch
         self._ref = f"{HEADS}{workspace.branch}"
-        self._worktree = Worktree(workspace.folder, state_dir, environment)
+        if seen is None or seen.folder != workspace.folder:  # of a clone that is gone, the project was seen
+            seen = Worktree(workspace.folder, state_dir, environment)
+        self._worktree, self._seen = seen, seen.seen
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -129,9 +139,7 @@ class StoryBranch:
         with self._opened(self._worktree.limit_s) as (repository, git):
             git.durable = True
             parent = self._parent(repository, git)
-            if self._clone and parent is not None and repository.head() != parent:
-                self._stand_on(repository, parent)
-            tree = self._with_history(repository, git, self._worktree.tree(repository, git))
+            tree = self._with_history(repository, git, self._tree(repository, git, parent))
             if changed is not None and parent is not None:
                 tree = self._with_changes(repository, git, parent, tree, changed)
             if only_papers:
@@ -149,6 +157,14 @@ class StoryBranch:
                 self._may_move(repository)
                 self._move(git, end_of(repository, self._ref), made)
             return made
+
+    def _tree(self, repository: Repository, git: Git, parent: str | None) -> str:
+        """Return the folder's tree; a clone is at the commit before the next one by then."""
+        seen, self._seen = self._seen, None
+        if self._clone and parent is not None and repository.head() != parent:
+            self._stand_on(repository, parent)
+            seen = None
+        return seen or self._worktree.tree(repository, git)
 
     def _with_changes(
         self, repository: Repository, git: Git, parent: str, tree: str, changed: Collection[bytes]
@@ -213,6 +229,8 @@ class StoryBranch:
         """
         with self._opened(LIMIT_S) as (repository, git):
             news, ours = self._news(), _line(self._worktree.shadow / _END) or self._base or ""
+            if news == self._base:  # there is none: all that the story does follows that commit
+                return frozenset()
             heads = [repository.head() or "", _line_of_agents(repository, "MERGE_HEAD")]
             was = meeting(git, ours, news)
             found: set[bytes] = set()

@@ -61,7 +61,7 @@ class Snapshots:
 
     def __init__(self, root: str, state_dir: Path, environment: Mapping[str, str]) -> None:
         self._root = root
-        self._worktree = Worktree(root, state_dir, environment)
+        self.worktree = self._worktree = Worktree(root, state_dir, environment)
         self._shadow = self._worktree.shadow
         self._environment = environment
 

@@ -64,6 +64,8 @@ class Worktree:
         self._clone = top_of_clone(folder, state_dir)
         self._is_inner = False
         """Whether it is a repository inside of a project: all of it is that project's."""
+        self.seen: str | None = None
+        """The tree of the files as they were at the last look."""
         self.left_out: Sequence[str] = ()
         """The paths that git could not take into the last tree."""
         self.too_large: Sequence[str] = ()
@@ -168,7 +170,8 @@ class Worktree:
         if gone:
             update("--force-remove", "--stdin", given=b"".join(path + b"\0" for path in gone))
         self.left_out = [os.fsdecode(path) for path in _added(update, here)]
-        return git.run("write-tree").decode().strip()
+        self.seen = git.run("write-tree").decode().strip()
+        return self.seen
 
     def _take_head(self, repository: Repository, git: Git) -> None:
         """Have everything of HEAD in our index: ignored files that are tracked are kept, too."""

@@ -94,11 +94,13 @@ class TrackSnapshots:
         """The last comparison, and of what: commits do not change, and a screen asks again and again."""
         self.trouble: str | None = None
         """Why the last one was not made, in words; a project without a repository has none to make."""
+        self.seen: Worktree | None = None
+        """What has looked at the files for the decision that is about to be committed."""
 
     async def keep(self, before: Track, event: Event, decision: Decision) -> None:
         """Keep the files as they are if a decision that is about to be committed calls for that."""
         label = label_of(before, event, decision, self._services.clock.now())
-        now = self._services.clock.monotonic()
+        now, self.seen = self._services.clock.monotonic(), None
         if label is None:
             return
         if label.result in {BEGUN, STARTED}:
@@ -147,7 +149,7 @@ class TrackSnapshots:
                 return f"{what} were not kept: {error.message}"
             self._rests_until = self._services.clock.monotonic() + REST_S
             return f"{what} were not kept: {error.message}; none is made for {REST_S / 60:.0f} min"
-        self._unkept = False
+        self._unkept, self.seen = False, snapshots.worktree
         log.debug("snapshot", project=self._key.project, ref=made.ref, commit=made.commit)
         return f"{made.name} is without {first_few(snapshots.left_out)}" if snapshots.left_out else None
 

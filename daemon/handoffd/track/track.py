@@ -275,7 +275,7 @@ class TrackSupervisor:
     async def _keep(self, event: Event, decision: Decision) -> None:
         """Keep what is in the files before a decision takes effect after which they may change."""
         await self.snapshots.keep(self.track, event, decision)
-        await self.place.keep(self.track, event, decision)
+        await self.place.keep(self.track, event, decision, self.snapshots.seen)
 
     async def _commit(self, event: Event, decision: Decision, question: Question | None = None) -> None:
         """Make a decision happen; what is logged of it names the attempt that it begins, or else is about."""

@@ -37,7 +37,7 @@ from handoffd.git.labels import Label, is_first, label_of
 from handoffd.git.landing import Lacking, lacking
 from handoffd.git.repository import repository_at
 from handoffd.git.snapshots import Snapshots
-from handoffd.git.worktree import FIRST_LIMIT_S
+from handoffd.git.worktree import FIRST_LIMIT_S, Worktree
 from handoffd.inspection.checklist import checklist, write_checklist
 from handoffd.inspection.installs import leading_back
 from handoffd.protocol.rules import DONE
@@ -325,37 +325,42 @@ class TrackWorkspace:
         self._making = what
 
     # --- what a story has done -------------------------------------------------------------------
-    async def keep(self, before: Track, event: Event, decision: Decision) -> None:
-        """Commit what a step has left that is behind the story by a decision, before that is committed."""
+    async def keep(self, before: Track, event: Event, decision: Decision, seen: Worktree | None) -> None:
+        """Commit what a step has left that is behind the story by a decision, before that is committed.
+
+        `seen` has looked at the files for the same decision.
+        """
         where, label = before.ledger.workspace, self._accepted(before, event, decision)
         if where is None or where.branch is None or label is None:
             return
         reached("before_branch")
         message = message_of(label, before, decision.track) if self._commits_at(label) else None
         later = message is not None and where.kind == "clone" and self._goes_on(label)
-        if await self._done(partial(self._kept, where, label, message, later=later)) and later:
+        kept = partial(self._kept, where, label, message, later=later)
+        if await self._done(partial(kept, seen), kept) and later:
             self._worker.begin("branch", partial(self._publish, where))
         reached("after_branch")
 
     def _goes_on(self, label: Label) -> bool:
-        """Return whether an agent begins the next step, so that nobody looks at the branch for now."""
+        """Return whether an agent begins the next step, so that no person is asked to look at the branch."""
         steps = self._files.rules.steps
         rule = steps.get(label.step)
         following = steps.get(rule.next_on_pass or "") if rule is not None else None
         return self._worker.lasting and following is not None and not following.requires_human
 
-    async def _done(self, work: Callable[[], str | None]) -> bool:
-        """Do some work for the branch, or note that it is owed; return whether it is done."""
+    async def _done(self, work: Callable[[], str | None], owed: Callable[[], str | None]) -> bool:
+        """Do some work for the branch, or note what is owed; return whether it is done."""
         try:
             self.trouble, self._owed = await self._git.asked(work, FIRST_LIMIT_S + 10), None
         except StoreError as error:
-            self._owed = work
+            self._owed = owed
             self._note_trouble(error)
         return self._owed is None
 
     async def _publish(self, where: Workspace) -> None:
         said = self.trouble
-        if await self._done(partial(self._published, where)):
+        published = partial(self._published, where)
+        if await self._done(published, published):
             self.trouble = said
 
     def _published(self, where: Workspace) -> None:
@@ -371,9 +376,17 @@ class TrackWorkspace:
         last = rule is not None and rule.next_on_pass == DONE
         return commits == "step" or (commits == "story" and last)
 
-    def _kept(self, where: Workspace, label: Label, message: bytes | None, *, later: bool) -> str | None:
+    def _kept(
+        self,
+        where: Workspace,
+        label: Label,
+        message: bytes | None,
+        seen: Worktree | None = None,
+        *,
+        later: bool,
+    ) -> str | None:
         """Commit what a step has left; return what of it no commit has. `later`: it is published apart."""
-        branch, author = self._branch(where), self._files.settings.commit_author
+        branch, author = self._branch(where, seen), self._files.settings.commit_author
         made: str | None = None
         if message is not None:
             papers = where.kind == "clone" and self._files.settings.commits == "step"
@@ -433,9 +446,9 @@ class TrackWorkspace:
         more = f": {error.hint}" if error.hint else ""
         self.trouble = f"the branch of the story is behind: {error.message}{more}"
 
-    def _branch(self, where: Workspace) -> StoryBranch:
+    def _branch(self, where: Workspace, seen: Worktree | None = None) -> StoryBranch:
         state_dir, environment = self._services.settings.state_dir, self._services.environment
-        return StoryBranch(self._key.project, where, state_dir, environment)
+        return StoryBranch(self._key.project, where, state_dir, environment, seen)
 
 
 async def set_up(

@@ -23,7 +23,7 @@ from handoffd.git import branches as module
 from handoffd.git.branches import LEFT, StoryBranch, branch_of
 from handoffd.git.clones import Clone, Clones
 from handoffd.git.repository import repository_at
-from handoffd.git.worktree import LARGEST
+from handoffd.git.worktree import LARGEST, Worktree
 
 NAME = "handoffd/US-1"
 REF = f"refs/heads/{NAME}"
@@ -116,6 +116,27 @@ def test_without_a_change_there_is_no_commit(folder: Path, one: StoryBranch, clo
 
     assert made == kept(one) == said(folder, "rev-parse", "HEAD")
     assert "handoffd" == said(folder, "log", "-1", "--format=%an")
+
+
+def test_a_commit_is_of_what_was_seen_just_now(
+    project: Path, folder: Path, clone: Clone, state: Path
+) -> None:
+    """The next one is of the files again; one whose agent has moved HEAD, and of another folder, too."""
+
+    def after_a_look(at: Path, *, name: str) -> StoryBranch:
+        seen = Worktree(str(at), state, os.environ)
+        with seen.opened(60) as (repository, program):
+            seen.tree(repository, program)
+        work(folder, name=name)
+        return StoryBranch(str(project), clone.workspace, state, os.environ, seen)
+
+    one = after_a_look(folder, name="first")
+    assert "first" not in files(folder, kept(one))
+    assert "first" in files(folder, kept(one))
+    one = after_a_look(folder, name="second")
+    assert 0 == git(folder, "checkout", "--quiet", "--orphan", "elsewhere")
+    assert "second" in files(folder, kept(one))
+    assert "third" in files(folder, kept(after_a_look(project, name="third")))
 
 
 def test_a_history_that_git_tracks_is_committed(project: Path, make: Make, branch: Branch) -> None:
