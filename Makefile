@@ -15,7 +15,7 @@ export PYTHONDONTWRITEBYTECODE =
 TESTS := tests/unit tests/acceptance tests/support tests/test_architecture.py
 HARNESSES := tests/integration tests/chaos tests/soak tests/differential tests/peers
 
-.PHONY: demo test runners verify cheats test-repeat lint bench bench-scale bench-past bench-watch bench-stream bench-hook bench-first-step bench-snapshots bench-clones bench-beside bench-peers chaos soak test-executors test-systemd test-systemd-vm differential fuzz-api schema screens phrases clean
+.PHONY: demo test runners verify cheats test-repeat lint bench bench-scale bench-past bench-watch bench-stream bench-hook bench-first-step bench-snapshots bench-clones bench-steps bench-beside bench-peers chaos soak test-executors test-systemd test-systemd-vm differential fuzz-api schema screens phrases clean
 
 demo: $(RUNS)  ## One story, end to end, under the real daemon (YES=1, or no terminal: the review approves itself)
 	@$(BIN)/handoffd demo $(if $(YES),--yes) $(if $(DIR),--directory "$(DIR)")
@@ -68,6 +68,9 @@ bench-snapshots: $(READY)  ## What a snapshot of 1,000 and 50,000 files costs, b
 
 bench-clones: $(READY)  ## What clones of 1,000 and 50,000 files and their commits cost, beside git's
 	@$(BIN)/python -m tests.benchmarks.clones $(ARGS)
+
+bench-steps: $(READY)  ## What git adds to a step of a repository with 1,000 files
+	@$(BIN)/python -m tests.benchmarks.git_steps --check $(ARGS)
 
 bench-beside: $(READY)  ## How much sooner stories of one repository land side by side than in turn
 	@$(BIN)/python -m tests.benchmarks.beside $(ARGS)

@@ -57,18 +57,25 @@ _LIST = msgspec.json.Decoder(list[Snapshot])
 
 
 class Snapshots:
-    """The snapshots of one project. `environment` is the daemon's own: where git and its settings are."""
+    """The snapshots of one project. `environment` is the daemon's own: where git and its settings are.
 
-    def __init__(self, root: str, state_dir: Path, environment: Mapping[str, str]) -> None:
+    `seen` has looked at the files just now, and no program has been at work since: the first one is of that.
+    """
+
+    def __init__(
+        self, root: str, state_dir: Path, environment: Mapping[str, str], seen: Worktree | None = None
+    ) -> None:
         self._root = root
-        self.worktree = self._worktree = Worktree(root, state_dir, environment)
-        self._shadow = self._worktree.shadow
+        if seen is None or seen.folder != root:
+            seen = Worktree(root, state_dir, environment)
+        self.worktree, self._seen = seen, seen.seen
+        self._shadow = self.worktree.shadow
         self._environment = environment
 
     @property
     def left_out(self) -> Sequence[str]:
         """The paths that git could not take into the last one that was made here."""
-        return self._worktree.left_out
+        return self.worktree.left_out
 
     # --- making one ------------------------------------------------------------------------------
     @disk_faults()
@@ -79,11 +86,12 @@ class Snapshots:
         with the reason; it is noted as missing.
         """
         try:
-            with self._worktree.opened(self._worktree.limit_s) as (repository, git):
+            with self.worktree.opened(self.worktree.limit_s) as (repository, git):
                 if (known := made_before(label, of_this_life(self.all(label.story)))) is not None:
                     return known
-                tree = self._worktree.tree(repository, git)
-                return self._kept(repository, git, label, tree, self._worktree.beside(repository, git), left)
+                seen, self._seen = self._seen, None
+                tree = seen or self.worktree.tree(repository, git)
+                return self._kept(repository, git, label, tree, self.worktree.beside(repository, git), left)
         except StoreError:
             with suppress(StoreError):
                 self.miss(label)
@@ -93,7 +101,7 @@ class Snapshots:
     def miss(self, label: Label) -> None:
         """Note that a snapshot is missing, if there are others: a way back must not pass over it."""
         if self.all():
-            with self._worktree.locked(LIMIT_S):
+            with self.worktree.locked(LIMIT_S):
                 if made_before(label, of_this_life(self.all(label.story))) is None:
                     self._note(Snapshot(label=label, name=self._name_of(label), ref="", commit=None))
 
@@ -127,7 +135,7 @@ class Snapshots:
     @disk_faults()
     def adopt(self, made: Sequence[Snapshot]) -> None:
         """Have the snapshots of a clone among these, whose objects are in this repository by now."""
-        with self._worktree.opened(LIMIT_S) as (repository, _):
+        with self.worktree.opened(LIMIT_S) as (repository, _):
             for one in made:
                 ref = f"{_prefix(repository, one.label.story)}{as_part(one.name)}" if one.commit else ""
                 if one.commit:
@@ -159,12 +167,12 @@ class Snapshots:
         refused (FILES_EDITED), unless a person goes `over` it. Raises Refused, too, for what no snapshot has,
         and StoreError like `take`; nothing was changed then, unless the error says that.
         """
-        with self._worktree.opened(RESTORE_LIMIT_S) as (repository, git):
+        with self.worktree.opened(RESTORE_LIMIT_S) as (repository, git):
             git.durable = True  # what is written over exists in the snapshot only
-            now, to = self._worktree.tree(repository, git), since[0].commit or ""
+            now, to = self.worktree.tree(repository, git), since[0].commit or ""
             git.run("update-index", "-q", "--refresh", fine=(0, 1))  # a file may have been touched only
             done, theirs = _done_and_theirs(git, since, now)
-            is_ours = self._worktree.ours(repository)
+            is_ours = self.worktree.ours(repository)
             changes = [
                 one
                 for one in _changes(git, now, to)
@@ -177,7 +185,7 @@ class Snapshots:
             except StoreError as error:
                 why = f"it may be half done: the files were kept as {before.ref}, type it again"
                 raise StoreError(f"{error.message}; {why}", code=error.code) from error
-            self._kept(repository, git, replace(kept, result=RESTORED), self._worktree.tree(repository, git))
+            self._kept(repository, git, replace(kept, result=RESTORED), self.worktree.tree(repository, git))
             return before, tuple(os.fsdecode(one.path) for one in changes)
 
     def _may_change(
@@ -214,11 +222,11 @@ class Snapshots:
         since = since_entered(of_this_life(self.all(story)), step)
         if not since:
             return None
-        with self._worktree.opened(self._worktree.limit_s) as (repository, git):
+        with self.worktree.opened(self.worktree.limit_s) as (repository, git):
             git.durable = durable
-            now = self._worktree.tree(repository, git)
+            now = self.worktree.tree(repository, git)
             paths = self._changed_since(repository, git, since, now)
-            was, beside = since[0].beside, self._worktree.beside(repository, git)
+            was, beside = since[0].beside, self.worktree.beside(repository, git)
             others = [one for one in {**(was or beside), **beside} if (was or {}).get(one) != beside.get(one)]
             others = [] if was is None else others
             within = repository.within
@@ -235,14 +243,14 @@ class Snapshots:
         since = since_entered(life[:-1], label.step)
         if last is None or last.commit is None or not since:
             return None
-        with self._worktree.opened(self._worktree.limit_s) as (repository, git):
+        with self.worktree.opened(self.worktree.limit_s) as (repository, git):
             return frozenset(self._changed_since(repository, git, since, _end_of(git, last)))
 
     def _changed_since(
         self, repository: Repository, git: Git, since: Sequence[Snapshot], now: str
     ) -> list[bytes]:
         mine = None if len(since) == 1 else _by_agents(git, since, now)
-        is_ours = self._worktree.ours(repository)
+        is_ours = self.worktree.ours(repository)
         return [
             one.path
             for one in _changes(git, since[0].commit or "", now)
@@ -258,11 +266,11 @@ class Snapshots:
         """
         life = of_this_life(self.all(kept.story))
         since = since_entered(life, kept.step)
-        with self._worktree.opened(RESTORE_LIMIT_S) as (repository, git):
+        with self.worktree.opened(RESTORE_LIMIT_S) as (repository, git):
             git.durable = True
             begun = made_before(kept, life)
             before = begun or self._kept(repository, git, kept, found.tree)
-            now = self._worktree.tree(repository, git)
+            now = self.worktree.tree(repository, git)
             git.run("update-index", "-q", "--refresh", fine=(0, 1))
             _, theirs = _by_attempts(git, since, now)
             theirs.update(one.path for one in _changes(git, found.tree, now))
@@ -275,7 +283,7 @@ class Snapshots:
                 reached("before_put_back")
                 git.run("read-tree", "-m", "-u", now, self._meant(git, now, meant))
                 reached("after_put_back")
-            return PutBack(ref=before.ref, stay=stay, tree=self._worktree.tree(repository, git))
+            return PutBack(ref=before.ref, stay=stay, tree=self.worktree.tree(repository, git))
 
     # --- looking, and cleaning up ----------------------------------------------------------------
     def all(self, story: str | None = "") -> tuple[Snapshot, ...]:
@@ -293,7 +301,7 @@ class Snapshots:
         Raises StoreError where nothing can be kept.
         """
         repository = repository_at(self._root)
-        git = Git(self._worktree.program(), repository, self._shadow, self._environment, LIMIT_S)
+        git = Git(self.worktree.program(), repository, self._shadow, self._environment, LIMIT_S)
         before: str | None = None
         told: list[Snapshot] = []
         for one in snapshots:
@@ -314,8 +322,8 @@ class Snapshots:
         own. Raises StoreError where nothing was kept, or a snapshot is gone.
         """
         made = [one for one in life if one.commit is not None]
-        repository = self._worktree.repository()
-        git = Git(self._worktree.program(), repository, self._shadow, self._environment, LIMIT_S)
+        repository = self.worktree.repository()
+        git = Git(self.worktree.program(), repository, self._shadow, self._environment, LIMIT_S)
         steps: dict[bytes, list[str]] = {}
         for before, after in pairwise(life):
             if before.commit is None or after.commit is None or after.label.run is None:
@@ -323,7 +331,7 @@ class Snapshots:
             for one in _changes(git, before.commit, after.commit):
                 if after.label.step not in steps.setdefault(one.path, []):
                     steps[one.path].append(after.label.step)
-        within, is_ours = os.fsencode(repository.within), self._worktree.ours(repository)
+        within, is_ours = os.fsencode(repository.within), self.worktree.ours(repository)
         first, last = made[0].commit or "", made[-1].commit or ""
         met = _taken_in(git, first, last, news)
         own = None if met is None else {one.path for one in _changes(git, met, last)}
@@ -338,7 +346,7 @@ class Snapshots:
     @disk_faults()
     def drop(self, snapshots: Iterable[Snapshot]) -> None:
         """Forget snapshots and remove their refs; git removes the objects when it tidies up."""
-        with self._worktree.opened(LIMIT_S) as (repository, git):
+        with self.worktree.opened(LIMIT_S) as (repository, git):
             gone = []
             for one in snapshots:
                 if one.commit is not None and repository.value_of(one.ref) == one.commit:

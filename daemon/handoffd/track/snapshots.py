@@ -96,11 +96,14 @@ class TrackSnapshots:
         """Why the last one was not made, in words; a project without a repository has none to make."""
         self.seen: Worktree | None = None
         """What has looked at the files for the decision that is about to be committed."""
+        self._measured: Worktree | None = None
+        """What has looked at them at the end of an attempt, until the next decision: checks may follow."""
 
     async def keep(self, before: Track, event: Event, decision: Decision) -> None:
         """Keep the files as they are if a decision that is about to be committed calls for that."""
         label = label_of(before, event, decision, self._services.clock.now())
-        now, self.seen = self._services.clock.monotonic(), None
+        now = self._services.clock.monotonic()
+        measured, self._measured, self.seen = self._measured, None, None
         if label is None:
             return
         if label.result in {BEGUN, STARTED}:
@@ -116,7 +119,7 @@ class TrackSnapshots:
                 await self._making.asked(partial(self._snapshots(before).miss, label))
             return
         reached("before_snapshot")
-        self.trouble = await self._kept(before, label)
+        self.trouble = await self._kept(before, label, measured)
         if self._unkept and label.result in {BEGUN, STARTED}:
             await self._stamp(before)
         self._made_at = self._services.clock.monotonic()
@@ -127,9 +130,9 @@ class TrackSnapshots:
         rule = self._files.rules.steps.get(track.state.step) if track.state is not None else None
         return rule is not None and rule.only_papers and track.works_in(self._key.project).kind == "clone"
 
-    async def _kept(self, track: Track, label: Label) -> str | None:
+    async def _kept(self, track: Track, label: Label, seen: Worktree | None) -> str | None:
         """Make a snapshot; return what is wrong with it, if something is."""
-        snapshots = self._snapshots(track)
+        snapshots = self._snapshots(track, seen)
         what = f"the files that {label.step} left" if label.numbered else "the present files"
         left_in = self._services.run_dir(label.run) / _LEFT if label.run is not None else None
 
@@ -191,8 +194,9 @@ class TrackSnapshots:
         if (begun := _undoing(run_dir)) is not None:
             return begun.wrote if begun.done else self._undone(track, begun, run_dir)
         found, reverts = None, rule.enforcement(shared=shared) == "revert"
+        snapshots = self._snapshots(track)
         try:
-            found = self._snapshots(track).measured(dispatch.story, dispatch.step, durable=reverts)
+            found = snapshots.measured(dispatch.story, dispatch.step, durable=reverts)
         except StoreError as error:
             if error.code != NO_REPOSITORY:
                 raise
@@ -206,6 +210,7 @@ class TrackSnapshots:
             strays = tuple(name for name in strays if names[name] not in merged)
         wrote = _wrote(tuple(names), strays, shared=shared)
         if not reverts or not strays:
+            self._measured = snapshots.worktree
             return wrote
         undoing = Undoing(found=found, strays=strays, wrote=wrote)
         _note(run_dir, undoing)
@@ -402,8 +407,8 @@ class TrackSnapshots:
         `since_decided`: only since a person decided the step that the track is at; None where none has.
         Raises StoreError where nothing can be kept.
         """
-        folder = self._folder(track)
         state, snapshots = track.state, self._snapshots(track)
+        folder = snapshots.worktree.folder
         if state is None:
             return None
 
@@ -430,13 +435,11 @@ class TrackSnapshots:
             return ""
         return end_of(repository_at(self._key.project), f"{HEADS}{where.onto}")
 
-    def _snapshots(self, track: Track) -> Snapshots:
-        return Snapshots(self._folder(track), self._services.settings.state_dir, self._services.environment)
-
-    def _folder(self, track: Track) -> str:
-        """Return where the story's snapshots are: the project has them once its clone is gone."""
-        folder = track.works_in(self._key.project).folder
-        return folder if os.path.isdir(folder) else self._key.project
+    def _snapshots(self, track: Track, seen: Worktree | None = None) -> Snapshots:
+        """Return where the story's are: the project has them once its clone is gone."""
+        folder, services = track.works_in(self._key.project).folder, self._services
+        root = folder if os.path.isdir(folder) else self._key.project
+        return Snapshots(root, services.settings.state_dir, services.environment, seen)
 
 
 def keep_snapshots(clone: Clone, services: Services) -> None:

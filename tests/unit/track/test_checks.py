@@ -453,7 +453,8 @@ async def test_an_abort_between_two_checks_prevents_the_next(here: House) -> Non
     play = await Play.of(here, COPY)
 
     async def stop() -> None:
-        await eventually(lambda: at(play.root, "times").exists() and "d1.post.a" in play.live)
+        times = at(play.root, "times")
+        await eventually(lambda: times.exists() and times.read_text() and "d1.post.a" in play.live)
         play.home.stopped = True
         play.live["d1.post.a"].stop()
 
