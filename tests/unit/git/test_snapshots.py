@@ -79,6 +79,20 @@ def test_it_holds_the_files_as_they_are(root: Path, here: Snapshots) -> None:
     assert ("refs/handoffd/US-1/impl-1", one.commit) == (one.ref, said(root, "rev-parse", one.ref).strip())
 
 
+def test_it_is_of_what_was_measured_just_now(root: Path, here: Snapshots, tmp_path: Path) -> None:
+    """The next one is of the files again, and so is one of another folder."""
+    here.take(label(1, result=BEGUN))
+    (root / "first").write_text("first\n")
+    assert here.measured("US-1", "impl", durable=False) is not None
+    (root / "second").write_text("second\n")
+    again = Snapshots(str(root), tmp_path / "state", dict(os.environ), here.worktree)
+
+    assert "second" not in names(root, again.take(label(2)))
+    assert "second" in names(root, again.take(label(3)))
+    elsewhere = Snapshots(str(tmp_path), tmp_path / "state", dict(os.environ), here.worktree)
+    assert here.worktree is not elsewhere.worktree
+
+
 def test_it_says_what_it_is_of_and_stands_on_the_commit_that_is_checked_out(
     root: Path, here: Snapshots
 ) -> None:
