@@ -102,6 +102,10 @@ _MEANINGS: Mapping[str, str] = {
         "How the tests report: `junit` or `jest` (JSON), a file at `{report}`; `gotest`, `tap` or `cargo`"
         " (what `cargo test` prints), at `{report}` or on standard output; `exit` for the exit code alone."
     ),
+    "test.reports": (
+        "Where maven or gradle, which take no path, leave JUnit files, as patterns below the root:"
+        ' `["**/target/surefire-reports/*.xml"]`. They are removed before each run.'
+    ),
     "test.exclude_argument": (
         "Argument that excludes a test file which cannot be loaded; `{file}` becomes its path."
     ),

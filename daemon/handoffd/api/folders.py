@@ -409,6 +409,8 @@ def settings_text(found: Suites, chosen: Mapping[str, object] | None = None) -> 
         return "\n".join([*lines, *_place_for_tests(found.others), ""])
     test = found.chosen.settings
     lines += ["test:", f"  command: {json.dumps(list(test.command or ()))}", f"  report: {test.report}"]
+    if test.reports:
+        lines.append(f"  reports: {json.dumps(list(test.reports))}")
     if test.exclude_argument:
         lines.append(f"  exclude_argument: {json.dumps(test.exclude_argument)}")
     if cache := _CACHES.get(os.path.basename((test.command or ("",))[0])):

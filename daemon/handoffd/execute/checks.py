@@ -90,6 +90,11 @@ class CheckContext(Struct, frozen=True, kw_only=True):
     """Returns the sandbox of a check with this argv; None: there is none."""
 
     @property
+    def folder(self) -> Path:
+        """Where what it writes in the workspace is."""
+        return self.shown or self.root
+
+    @property
     def results(self) -> Path:
         """The folder that the check may write besides the work."""
         return self.run_dir / RESULTS
@@ -209,8 +214,10 @@ def fill_story(template: str, story: str | None) -> str:
     return _STORY.sub(lambda token: qualified(story) if token["prefix"] else story, template)
 
 
-def read_test_output(run_dir: Path, settings: TestSettings, exit_record: ExitRecord) -> TestOutput:
-    """Return the report and output in a test run's directory. Reads up to 64 MiB: call it in a thread."""
+def read_test_output(
+    run_dir: Path, settings: TestSettings, exit_record: ExitRecord, folder: Path
+) -> TestOutput:
+    """Return the report of a test run in `folder`, and its output. Reads up to 64 MiB: not in a loop."""
     if settings.report == "exit":
         return TestOutput(report=None)
     if _reports_on_output(settings):
@@ -218,6 +225,8 @@ def read_test_output(run_dir: Path, settings: TestSettings, exit_record: ExitRec
         return TestOutput(report=report, complete=exit_record.output_bytes <= MAX_REPORT_BYTES)
     printed = read_bounded(run_dir / OUTPUT, 2 * _KEPT) or b""
     report = read_bounded(run_dir / RESULTS / report_of(run_dir), MAX_REPORT_BYTES + 1)
+    if report is None and settings.reports:
+        report = _united(report_files(folder, settings.reports))
     if report is None:  # begun by a daemon of an older version
         report = read_bounded(run_dir / REPORT, MAX_REPORT_BYTES + 1)
     return TestOutput(report=report, printed=printed.decode("utf-8", "replace"))
@@ -229,11 +238,45 @@ def ready_test_run(context: CheckContext, settings: TestSettings, exclude: tuple
     if not named.exists():  # else the run was begun
         context.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         replace_text(named, f"{REPORT}-{secrets.token_hex(8)}")
+        for path in report_files(context.folder, settings.reports):  # of an earlier run
+            path.unlink(missing_ok=True)
     context = msgspec.structs.replace(context, report=report_of(context.run_dir))
     _, arguments = test_words(context, settings, exclude)
     if arguments is not None:
         replace_text(context.run_dir / ARGUMENTS, arguments)
     return context
+
+
+def report_files(folder: Path, patterns: Sequence[str]) -> tuple[Path, ...]:
+    """Return the files below a workspace that globs name, in order; blocks. Links are not followed.
+
+    Raises StoreError where there are too many.
+    """
+    if not patterns:
+        return ()
+    from pathspec import GitIgnoreSpec  # noqa: PLC0415  (only few projects need it)
+
+    is_named, found = GitIgnoreSpec.from_lines(patterns).match_file, list[Path]()
+    for place, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name not in _KEPT_BY_TOOLS)
+        paths = (os.path.join(place, name) for name in sorted(files) if name.endswith(".xml"))
+        found += [Path(path) for path in paths if is_named(os.path.relpath(path, folder))]
+        if len(found) > MAX_FILES:
+            raise StoreError(f"test.reports names more than {MAX_FILES} files in {folder}")
+    return tuple(found)
+
+
+def _united(paths: Sequence[Path]) -> bytes | None:
+    """Return several reports as one; None where there is none."""
+    bodies, size = list[bytes](), 0
+    for path in paths:
+        body = read_bounded(path, MAX_REPORT_BYTES + 1 - size)
+        if body is not None:
+            bodies.append(body)
+            size += len(body)
+    from handoffd.execute.reports import junit  # noqa: PLC0415  (as above)
+
+    return junit.united(bodies) if bodies else None
 
 
 def report_of(run_dir: Path) -> str:

@@ -106,6 +106,9 @@ def measured(settings: TestSettings, exit_record: ExitRecord, output: TestOutput
         return TestReport(load_errors=(error,), cut_short=(EVERYTHING,))
     if not output.complete:
         return unusable("the test report is too long to be kept whole: let the command write it to {report}")
+    if settings.reports and (broken := _not_compiled(exit_record, output)):
+        errors = tuple(replace(error, file=inside(error.file, root)) for error in broken)
+        return TestReport(load_errors=errors, cut_short=(EVERYTHING,))
     if output.report is None:
         how = _failure(exit_record) or "exit code 0"
         return unusable(f"the test command left no report ({how})")
@@ -246,6 +249,13 @@ def _broken_conftest(settings: TestSettings, exit_record: ExitRecord, output: Te
     if named is None:
         return None
     return LoadError(file=bounded_id(named.group(1)), message=bounded_message(text[named.start() :]))
+
+
+def _not_compiled(exit_record: ExitRecord, output: TestOutput) -> tuple[LoadError, ...]:
+    """Return the files that keep a build from coming to its tests."""
+    from handoffd.execute.reports import junit  # noqa: PLC0415  (as in `_reader`)
+
+    return junit.not_compiled(output.printed or exit_record.tail) if exit_record.code else ()
 
 
 def _unnamed(settings: TestSettings, exit_record: ExitRecord, report: TestReport) -> str | None:

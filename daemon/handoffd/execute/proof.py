@@ -267,7 +267,7 @@ class Files:
         while head:
             if (file := self._by_head.get(head)) is not None:
                 return file
-            head = head.rpartition(".")[0]
+            head = head[: max(head.rfind("."), head.rfind("$"), 0)]  # `shop.CartTest$Empty` is in CartTest
         return None
 
     def has(self, test_id: str) -> bool:

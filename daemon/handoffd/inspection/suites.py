@@ -284,6 +284,8 @@ _MAX_BYTES: Final = 1024 * 1024
 
 _PYTHON_PROJECT: Final = frozenset({"pyproject.toml", "setup.py", "setup.cfg", "tox.ini"})
 _TEST_FILE: Final = re.compile(r"test_.*\.py|.*_test\.py", re.DOTALL)
+_SUREFIRE: Final = "**/target/surefire-reports/TEST-*.xml"
+_OF_GRADLE: Final = "**/build/test-results/test/TEST-*.xml"
 _GRADLE: Final = frozenset({"build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts"})
 _MAKEFILES: Final = ("GNUmakefile", "makefile", "Makefile")  # in make's own order
 _RULE: Final = re.compile(r"^(?P<targets>[^\s#:=][^#:=\n]{0,1000}?)[ \t]*:(?::(?!=)|(?![:=]))", re.MULTILINE)
@@ -443,14 +445,18 @@ def _cargo(folder: Path, names: frozenset[str]) -> Tests | None:
 def _maven(folder: Path, names: frozenset[str]) -> Tests | None:
     if "pom.xml" not in names:
         return None
-    return _by_exit_code(_wrapper(folder, "mvnw") or "mvn", "--batch-mode", "test")
+    command = (_wrapper(folder, "mvnw") or "mvn", "--batch-mode", "--fail-at-end", "test")
+    return command, TestSettings(command=command, report="junit", reports=(_SUREFIRE,))
 
 
 def _gradle(folder: Path, names: frozenset[str]) -> Tests | None:
     if not names & _GRADLE:
         return None
-    # A gradle that stays in the background would keep a check from ending.
-    return _by_exit_code(_wrapper(folder, "gradlew") or "gradle", "--no-daemon", "--console=plain", "test")
+    # A gradle that stays in the background would keep a check from ending, and what comes out of its caches
+    # is the word of the agent that may write these.
+    options = ("--no-daemon", "--console=plain", "--no-build-cache", "--continue", "cleanTest", "test")
+    command = (_wrapper(folder, "gradlew") or "gradle", *options)
+    return command, TestSettings(command=command, report="junit", reports=(_OF_GRADLE,))
 
 
 def _wrapper(folder: Path, name: str) -> str | None:

@@ -195,6 +195,7 @@ def sensitive(settings: ProjectSettings) -> dict[str, object]:
         **{f"sandbox.{name}": getattr(settings.sandbox, name) for name in ProjectSandbox.model_fields},
         "test.command": settings.test.command,
         "test.report": settings.test.report,
+        "test.reports": settings.test.reports,
         "test.exclude_argument": settings.test.exclude_argument,
     }
 

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -20,6 +20,7 @@ from pydantic import (
     SecretStr,
     ValidationInfo,
     field_validator,
+    model_validator,
 )
 
 from handoffd.protocol.rules import IDENTICAL_ENDS, Gates
@@ -431,8 +432,16 @@ class TestSettings(_Section):
     command: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     """argv; `{report}` is replaced by the path of the report."""
     report: Literal["junit", "gotest", "tap", "jest", "cargo", "exit"] = "exit"
+    reports: tuple[str, ...] = ()
+    """Where a runner that takes no path leaves JUnit files, as globs: `**/target/surefire-reports/*.xml`."""
     exclude_argument: str | None = None
     """Added once for each test file that cannot be loaded, e.g. `--ignore={file}`."""
+
+    @model_validator(mode="after")
+    def _reports_are_junit(self) -> Self:
+        if self.reports and self.report != "junit":
+            raise ValueError("reports are JUnit files: they need report: junit")
+        return self
 
 
 def _kind_alone(value: object) -> object:

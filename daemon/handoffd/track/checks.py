@@ -294,7 +294,7 @@ class Checks:
             return test_run_spec(at, settings, timeout_s, exclude)
 
         record, run_dir = await self._run(context, spec)
-        output = await to_thread.run_sync(read_test_output, run_dir, settings, record)
+        output = await to_thread.run_sync(read_test_output, run_dir, settings, record, context.folder)
         folder = str(context.root)
         report = await to_thread.run_sync(evidence.measured, settings, record, output, folder)
         return record, report

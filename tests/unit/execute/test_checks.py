@@ -154,11 +154,66 @@ def test_a_report_is_read_from_where_the_runner_left_it(context: CheckContext) -
     bare = TestSettings(command=("make",), report="exit")
 
     assert TestOutput(report=b"<testsuite/>", printed="ok 1\n1..1\n") == read_test_output(
-        context.run_dir, junit, record
+        context.run_dir, junit, record, context.root
     )
-    assert TestOutput(report=b"ok 1\n1..1\n") == read_test_output(context.run_dir, tap, record)
-    assert not read_test_output(context.run_dir, tap, long).complete
-    assert TestOutput(report=None) == read_test_output(context.run_dir, bare, record)
+    assert TestOutput(report=b"ok 1\n1..1\n") == read_test_output(context.run_dir, tap, record, context.root)
+    assert not read_test_output(context.run_dir, tap, long, context.root).complete
+    assert TestOutput(report=None) == read_test_output(context.run_dir, bare, record, context.root)
+
+
+MAVEN = TestSettings(command=("mvn",), report="junit", reports=("**/target/surefire-reports/TEST-*.xml",))
+
+
+def left(root: Path, name: str, case: str) -> Path:
+    """Leave a report of one test like a runner that takes no path."""
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = (
+        '<?xml version="1.0" encoding="UTF-8"?>\n<testsuite name="{0}"><testcase classname="{0}" name="one"/>'
+    )
+    path.write_text(f"{text.format(case)}</testsuite>\n")
+    return path
+
+
+def test_reports_that_a_runner_leaves_in_the_workspace_are_read_as_one(context: CheckContext) -> None:
+    """Of all modules; what is there of an earlier run, or was written by hand, is removed before."""
+    record = ExitRecord(run_id=context.run_id, code=0)
+    forged = left(context.root, "target/surefire-reports/TEST-forged.xml", "forged")
+    other = left(context.root, "target/other/TEST-kept.xml", "kept")
+    ready_test_run(context, MAVEN, ())
+    assert [False, True] == [forged.exists(), other.exists()]
+    assert read_test_output(context.run_dir, MAVEN, record, context.root).report is None
+
+    left(context.root, "target/surefire-reports/TEST-a.CartTest.xml", "a.CartTest")
+    left(context.root, "web/target/surefire-reports/TEST-b.WebTest.xml", "b.WebTest")
+    ready_test_run(context, MAVEN, ())  # the run was begun: a daemon that starts finds it again
+    output = read_test_output(context.run_dir, MAVEN, record, context.root)
+    found = measured(MAVEN, record, output, str(context.root))
+
+    assert {"a.CartTest::one": "passed", "b.WebTest::one": "passed"} == found.results
+
+
+def test_reports_behind_links_are_nobodys(context: CheckContext, tmp_path: Path) -> None:
+    """They could lead anywhere, and files there would be removed."""
+    outside = left(tmp_path / "outside", "target/surefire-reports/TEST-a.xml", "a")
+    (context.root / "target").symlink_to(tmp_path / "outside/target")
+    link = context.root / "web/target/surefire-reports/TEST-a.xml"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(outside)
+
+    record = ExitRecord(run_id=context.run_id, code=0)
+    assert read_test_output(context.run_dir, MAVEN, record, context.root).report is None
+    ready_test_run(context, MAVEN, ())
+    assert [False, True] == [link.is_symlink(), outside.exists()]
+
+
+def test_too_many_reports_prove_nothing(context: CheckContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading them all would hold the daemon up."""
+    monkeypatch.setattr("handoffd.execute.checks.MAX_FILES", 1)
+    for name in ("a", "b"):
+        left(context.root, f"target/surefire-reports/TEST-{name}.xml", name)
+    with pytest.raises(StoreError, match="more than 1 files"):
+        ready_test_run(context, MAVEN, ())
 
 
 def test_a_report_must_be_a_plain_file(tmp_path: Path) -> None:
@@ -224,7 +279,9 @@ def measure(
             check=False,
         )  # fmt: skip
     record = ExitRecord(run_id=name, code=done.returncode, output_bytes=Path(spec.output).stat().st_size)
-    return measured(settings, record, read_test_output(run_dir, settings, record), spec.cwd), record
+    return measured(
+        settings, record, read_test_output(run_dir, settings, record, context.root), spec.cwd
+    ), record
 
 
 def test_a_red_step_measured_with_a_real_runner(context: CheckContext) -> None:

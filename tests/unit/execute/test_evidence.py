@@ -174,6 +174,22 @@ def test_a_conftest_that_cannot_be_imported_is_the_projects_fault() -> None:
     assert (OLD,) == evidence_of(report, ended(4), BEFORE, frozenset({"tests/conftest.py"})).regressed[:1]
 
 
+def test_a_build_that_does_not_come_to_its_tests_is_the_projects_fault() -> None:
+    """A red step's tests of a class that is not there yet cannot be compiled: they are red."""
+    settings = TestSettings(command=("mvn",), report="junit", reports=("target/*.xml",))
+    printed = "[ERROR] /srv/shop/src/test/java/shop/CartTest.java:[5,20] cannot find symbol\n"
+    found = measured(settings, ended(1), TestOutput(report=None, printed=printed), "/srv/shop")
+
+    assert ["src/test/java/shop/CartTest.java"] == [error.file for error in found.load_errors]
+    assert (EVERYTHING,) == found.cut_short
+    for output, code in (
+        (TestOutput(report=None, printed="[ERROR] no network\n"), 1),
+        (TestOutput(report=None), 0),
+    ):
+        problem = measured(settings, ended(code), output, "/srv/shop").problem
+        assert problem == f"the test command left no report (exit code {code})"
+
+
 def test_go_is_read_from_its_output() -> None:
     """A build failure explains the exit code."""
     report = measured(GO, ended(1), sample("go-build-failure.json"), ROOT)

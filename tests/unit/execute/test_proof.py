@@ -125,11 +125,17 @@ def test_some_test_must_pass(found: TestReport, excused: int, said: str | None) 
 
 
 def test_ids_say_their_file_by_path_or_module() -> None:
-    """As pytest, vitest and jest write them; node's ids say none."""
-    files = Files(("tests/test_a.py", "src/cart.test.ts"))
+    """As pytest, vitest, jest, maven and gradle write them; node's ids say none."""
+    files = Files(("tests/test_a.py", "src/cart.test.ts", "src/test/java/shop/CartTest.java", "web/A.class"))
     assert "tests/test_a.py" == files.of("tests.test_a.TestX::test_1")
     assert "src/cart.test.ts" == files.of("src/cart.test.ts::adds > twice")
     assert files.of("adds::twice") is None
+    java = "src/test/java/shop/CartTest.java"
+    assert [java, java] == [
+        files.of("shop.CartTest::sums()"),
+        files.of("shop.CartTest$Empty$Deep::each(int)[1]"),
+    ]
+    assert ["web/A.class", None] == [files.of("web.A::one"), files.of("web.B::one")]
 
 
 # --- what is written in test files --------------------------------------------------------------------

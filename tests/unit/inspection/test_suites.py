@@ -62,8 +62,11 @@ def typed(found: Suites) -> str | None:
         ({"go.work": 'use "./one"\nuse ./two\nuse ../out\nuse /etc\n'}, "go test ./one/... ./two/..."),
         ({"Cargo.toml": "[package]\nname = 'x'\n"}, "cargo test"),
         ({"Cargo.toml": "[workspace]\nmembers = ['a']\n"}, "cargo test --workspace"),
-        ({"pom.xml": "<project/>"}, "mvn --batch-mode test"),
-        ({"build.gradle.kts": ""}, "gradle --no-daemon --console=plain test"),
+        ({"pom.xml": "<project/>"}, "mvn --batch-mode --fail-at-end test"),
+        (
+            {"build.gradle.kts": ""},
+            "gradle --no-daemon --console=plain --no-build-cache --continue cleanTest test",
+        ),
         ({"Makefile": "all:\n\ttrue\n\nlint test: all\n\ttrue\n"}, "make test"),
         ({"makefile": "check::\n\ttrue\n"}, "make check"),
         ({"Makefile": "check:\ntest: a \\\n b\n"}, "make test"),
@@ -128,8 +131,8 @@ def test_go_measures_anew(tmp_path: Path) -> None:
     [
         ({"go.mod": ""}, "gotest"),
         ({"Cargo.toml": "[package]"}, "cargo"),
-        ({"pom.xml": ""}, "exit"),
-        ({"build.gradle": ""}, "exit"),
+        ({"pom.xml": ""}, "junit"),
+        ({"build.gradle": ""}, "junit"),
         ({"Makefile": "test:"}, "exit"),
     ],
 )

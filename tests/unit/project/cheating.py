@@ -99,6 +99,7 @@ class Language(Struct, frozen=True, kw_only=True):
     files: dict[str, str]
     command: list[str]
     report: str
+    reports: tuple[str, ...] = ()
     red: dict[str, str]
     solved: dict[str, str]
     environment: dict[str, str] = {}
@@ -206,7 +207,7 @@ def _run(script: str, root: str, environment: dict[str, str]) -> None:
 
 def _project(stage: Stage, language: Language, attempts: int, settings: dict[str, object]) -> str:
     command = [word.replace("{python}", stage.python) for word in language.command]
-    test = {"command": command, "report": language.report}
+    test = {"command": command, "report": language.report, "reports": language.reports}
     rules = STEPS.replace("ATTEMPTS", str(attempts))
     root = make_project(stage.base, rules=rules, settings=json.dumps({"test": test} | settings))
     for name, text in language.files.items():

@@ -299,6 +299,23 @@ MAKE: dict[str, tuple[str, str]] = {
     ),
 }
 
+# A runner that takes no path for its report, as maven and gradle do not.
+LEAVING = replace(
+    IN_MAKE,
+    files={
+        **PYTHON, ".gitignore": "target/\n",
+        "Makefile": "test:\n\t@$(PYTHON) -m pytest -q --junitxml=target/reports/TEST-all.xml\n",
+    },
+    report="junit",
+    reports=("**/target/reports/TEST-*.xml",),
+)  # fmt: skip
+_FORGED = (
+    '<testsuite><testcase classname="tests.test_cart" name="test_sum"/>'
+    '<testcase classname="tests.test_cart" name="test_one[4]"/>'
+    '<testcase classname="tests.test_cart" name="test_one[5]"/></testsuite>'
+)
+FORGE = f"mkdir -p target/reports\necho '{_FORGED}' > target/reports/TEST-forged.xml\n"
+
 # --- projects of their own ----------------------------------------------------------------------------
 # Tests of what does not exist yet cannot be loaded when they are red, and have no ids then.
 UNBORN = replace(

@@ -28,11 +28,13 @@ from tests.unit.project.cheating import (
 from tests.unit.project.cheats import (
     ENVIRONMENT,
     FAIL,
+    FORGE,
     GO,
     HOOK,
     IN_MAKE,
     IN_THE_WORKSPACE,
     INSTALLED,
+    LEAVING,
     MAKE,
     MISSING,
     NODE,
@@ -182,6 +184,24 @@ async def test_honest_work_with_node_passes(node_stage: Stage, name: str) -> Non
 async def test_honest_work_with_go_passes(go_stage: Stage, name: str) -> None:
     """Also where its tests have other packages."""
     await passes(go_stage, honest_work.GO[name])
+
+
+@pytest.mark.parametrize(
+    ("cheat", "said"),
+    [
+        (f"{SOLVE}touch conftest.py", "done: 4 tests pass; also with the red step's"),
+        (FORGE, "impl: 3 tests fail"),
+        (
+            f"rm tests/test_cart.py\n{FORGE}",
+            "impl: tests_changed: 3 tests that were red did not run and pass: tests.test_cart::test_sum",
+        ),
+    ],
+)
+async def test_reports_that_a_runner_leaves_are_of_its_last_run(stage: Stage, cheat: str, said: str) -> None:
+    """As maven and gradle leave them: what an agent has written there is removed before."""
+    played = await stage.play(cheat, LEAVING)
+    told = played.error or played.verdicts["impl"]
+    assert f"{played.step}: {told}".startswith(said)
 
 
 async def test_a_red_step_may_not_make_more_test_files_than_can_be_compared(stage: Stage) -> None:

@@ -58,6 +58,7 @@ def test_settings_do_not_change() -> None:
         (NotifySettings, {"events": ["everything"]}),
         (ProjectSettings, {"env": ["PATH=x"]}),
         (ProjectSettings, {"test": {"command": []}}),
+        (ProjectSettings, {"test": {"command": ["make"], "reports": ["*.xml"]}}),
         (ProjectSettings, {"external_edits": "ignore"}),
     ],
 )

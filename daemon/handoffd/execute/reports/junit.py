@@ -9,6 +9,8 @@ given just that one.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement
 from xml.parsers import expat
@@ -19,6 +21,7 @@ from handoffd.execute.reports.report import (
     EVERYTHING,
     MAX_MESSAGE_CHARS,
     Collector,
+    LoadError,
     Outcome,
     TestReport,
     TooManyResults,
@@ -27,11 +30,21 @@ from handoffd.execute.reports.report import (
 )
 
 MAX_ELEMENTS = 1_000_000
+MAX_COMPLAINTS = 1000
 MAX_DEPTH = 64
 
+_OF_A_CLASS = frozenset({"", "classMethod", "executionError", "initializationError"})
+"""Names for what keeps all tests of a class from running, in JUnit 4 and 5, by maven and gradle."""
 _RESULT_TAGS = frozenset({"failure", "error", "skipped"})
 _ROOT_TAGS = frozenset({"testsuites", "testsuite"})
 _MODULE = re.compile(r"while (?:importing test module|loading conftest) '([^'\n]{1,4096})'")
+_DECLARATION = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*<\?xml[^>]{0,200}\?>")
+_COMPILER = re.compile(
+    r"^(?:\[ERROR\] |e: )?(?:file://)?(?P<file>/[^:\n]{1,4096}\.(?:java|kt|groovy|scala)):"
+    r"(?:\[\d+,\d+\]|\d+: error:|\d+:\d+:?| \(\d+, \d+\):) *(?P<message>[^\n]{1,2000})",
+    re.MULTILINE,
+)
+"""A line of javac or kotlinc, by itself or as maven and gradle print it."""
 _PATH = re.compile(r"[^\s:]*[^\s:/]\.[A-Za-z0-9]{1,6}")
 
 
@@ -57,6 +70,22 @@ def read(body: bytes) -> TestReport:
     if reader.ended_inside:
         return reader.found.report(cut_short=(EVERYTHING,), unnamed_failure="the run was ended inside a test")
     return reader.found.report()
+
+
+def united(bodies: Iterable[bytes]) -> bytes:
+    """Return several reports as one, as maven and gradle write a file for each class.
+
+    What is not a report by itself makes the whole one unusable.
+    """
+    return b"<testsuites>%s</testsuites>" % b"".join(_DECLARATION.sub(b"", body) for body in bodies)
+
+
+def not_compiled(printed: str) -> tuple[LoadError, ...]:
+    """Return the files which a compiler of the JVM complains of, each with its first complaint."""
+    found = Collector()
+    for place in islice(_COMPILER.finditer(printed), MAX_COMPLAINTS):
+        found.add_load_error(place["file"], place["message"])
+    return tuple(found.load_errors.values())
 
 
 class _Reader:
@@ -119,7 +148,7 @@ class _Reader:
             self.internal_error = (text.strip().splitlines() or [message])[-1][:300]
         elif case.name is None and case.classname is None and not case.result:
             self.ended_inside = True
-        elif file := _unloadable_file(case, message, text):
+        elif file := _unloadable_file(case, message, text) or _unloadable_class(case):
             self.found.add_load_error(file, text or message)
         else:
             # pytest writes an empty classname for a module that skips itself; others write none.
@@ -140,6 +169,13 @@ def _first_bad(case: junitparser.TestCase) -> tuple[str, str]:
         if not isinstance(result, junitparser.Skipped):
             return str(result.message or ""), str(result.text or "")
     return "", ""
+
+
+def _unloadable_class(case: junitparser.TestCase) -> str | None:
+    """Return the class of which no test could run, as a file."""
+    if not case.classname or (case.name or "") not in _OF_A_CLASS or not (case.is_error or case.is_failure):
+        return None
+    return f"{str(case.classname).replace('.', '/')}.class"
 
 
 def _unloadable_file(case: junitparser.TestCase, message: str, text: str) -> str | None:

@@ -144,3 +144,64 @@ def test_another_file_is_a_problem(body: bytes, part: str) -> None:
 
     assert part in (report.problem or "")
     assert not report.results
+
+
+# --- maven and gradle ---------------------------------------------------------------------------------
+def test_the_files_of_maven_are_one_report() -> None:
+    """One for each class: parameters, classes inside of classes, tests that pass when repeated, outputs."""
+    files = [(DATA / name).read_bytes() for name in ("surefire-1.xml", "surefire-2.xml")]
+    report = junit.read(junit.united(files))
+
+    assert report.problem is None
+    assert {
+        "shop.CartTest::sums": "passed",
+        "shop.CartTest::fails": "failed",
+        "shop.CartTest::breaks": "error",
+        "shop.CartTest::later": "skipped",
+        "shop.CartTest::each(int)[1]": "passed",
+        "shop.CartTest::each(int)[2]": "passed",
+        "shop.CartTest::repeated": "passed",
+        "shop.CartTest$Empty::isZero": "passed",
+    } == report.results
+    assert [("shop/PriceTest.class", "java.lang.ExceptionInInitializerError")] == [
+        (error.file, error.message.splitlines()[0]) for error in report.load_errors
+    ]
+
+
+def test_the_files_of_gradle_are_one_report() -> None:
+    """Methods have parentheses there, and a class that cannot begin a name of its own."""
+    report = junit.read(junit.united([(DATA / "gradle.xml").read_bytes()]))
+
+    assert {
+        "shop.CartTest::sums()": "passed",
+        "shop.CartTest::fails()": "failed",
+        "shop.CartTest::later()": "skipped",
+        "shop.CartTest::[1] 1": "passed",
+    } == report.results
+    assert ["shop/PriceTest.class"] == [error.file for error in report.load_errors]
+
+
+@pytest.mark.parametrize("more", [b"", b"nothing", b"<testsuite>", b"</testsuites><testsuites>", b"<html/>"])
+def test_one_file_that_is_no_report_makes_all_of_them_unusable(more: bytes) -> None:
+    """It may be half a file of a runner that was killed. An empty one has no result."""
+    found = junit.read(junit.united([suite('<testcase classname="a" name="b"/>'), more]))
+    assert (found.problem is None) == (more in {b"", b"nothing", b"<html/>"})
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("[ERROR] {file}.java:[5,20] cannot find symbol", "cannot find symbol"),
+        ("{file}.java:5: error: cannot find symbol", "cannot find symbol"),
+        ("[ERROR] {file}.kt:[3,5] Unresolved reference: Cart", "Unresolved reference: Cart"),
+        ("e: file://{file}.kt:3:5 Unresolved reference: Cart", "Unresolved reference: Cart"),
+        ("e: {file}.kt: (3, 5): Unresolved reference: Cart", "Unresolved reference: Cart"),
+    ],
+)
+def test_what_a_compiler_complains_of_is_a_file(line: str, message: str) -> None:
+    """As maven and gradle print it; warnings are none, nor is a line of a program's own."""
+    line = line.format(file="/w/src/test/java/shop/CartTest")
+    printed = f"[INFO] compiling\n{line}\n{line}\n[WARNING] /w/A.java:[1,2] deprecated\n at /w/B.java:7\n"
+    (found,) = junit.not_compiled(printed)
+    assert message == found.message
+    assert found.file.partition(".")[0] == "/w/src/test/java/shop/CartTest"
