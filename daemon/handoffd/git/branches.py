@@ -34,8 +34,9 @@ from handoffd.git.command import (
     meeting,
     merged_tree,
 )
-from handoffd.git.repository import COMMIT, Repository, as_part, heads_in, rebased_in, repository_at
+from handoffd.git.repository import COMMIT, Repository, as_part, heads_in, in_use, repository_at
 from handoffd.git.worktree import (
+    FIRST_LIMIT_S,
     LIMIT_S,
     Worktree,
     can_be_kept,
@@ -53,6 +54,8 @@ CHECKED_OUT = "BRANCH_CHECKED_OUT"
 _HISTORY = ".ai/history.md"
 _END = "end"
 _TAKING = "taking"
+_PACKED = "packed"
+"""Says up to which commit there is a pack that no clone is needed for."""
 _MOST_SAID = 300
 _MEANT = "meant"
 """The index of a commit that has not all of the folder."""
@@ -316,32 +319,44 @@ class StoryBranch:
         """
         project, shadow = repository_at(self._root), self._worktree.shadow
         known = end_of(project, self._ref)
-        if not self._clone or (ours and _line(shadow / _END) in {"", known}):
+        if not self._clone or (ours and _line(shadow / _END) in {"", known or self._base}):
             return known or None
-        with self._opened(LIMIT_S) as (repository, git):
-            end, known = self._parent(repository, git), end_of(project, self._ref)
-            end = _line(shadow / _END) if ours else end
+        with self._opened(FIRST_LIMIT_S) as (repository, git):
+            known = end_of(project, self._ref)
+            end = _line(shadow / _END) if ours else self._parent(repository, git)
             if end is None or end == known:
                 return end
-            if known and not follows(git, known, end):
-                if follows(git, end, known):
+            self._may_move(project)
+            into = self._into(project, git)
+            self._bring(git, into, self._behind(known), end)
+            # By the project's objects: an agent may have made up what the clone's say.
+            if not is_commit(into, end) or not follows(into, known or self._base or end, end):
+                if known and is_commit(into, end) and follows(into, end, known):
                     return known
                 raise self._diverged(project)
-            self._take_up(project, git, known, end)
+            reached("before_publishing")
+            self._move(into, known, end)
             if not ours:
                 note_end(self._worktree, end)
             return end
 
-    def _take_up(self, project: Repository, git: Git, known: str, end: str) -> None:
-        """Have the project's branch end at a commit of the clone, once its objects are the project's."""
-        self._may_move(project)
-        into = self._into(project, git)
-        self._bring(git, into, [one for one in (known, self._base, self._news()) if one], end)
-        # Again, by the project's objects: an agent may have made up what the clone's say.
-        if not is_commit(into, end) or not follows(into, known or self._base or end, end):
-            raise self._diverged(project)
-        reached("before_publishing")
-        self._move(into, known, end)
+    @disk_faults()
+    def pack(self) -> int:
+        """Keep what the project lacks of the branch where no agent writes; return how many bytes it takes.
+
+        The next agent owns the clone, with its objects.
+        """
+        with self._opened(FIRST_LIMIT_S) as (_, git):
+            end, known = _line(self._worktree.shadow / _END), end_of(repository_at(self._root), self._ref)
+            if end == known:
+                return 0
+            pack = self._pack(git, self._behind(known), end)
+            replace_text(self._worktree.shadow / _PACKED, f"{end}\n")
+            return pack.stat().st_size
+
+    def _behind(self, known: str) -> list[str]:
+        """Return commits whose objects the project has."""
+        return [one for one in (known, self._base, self._news()) if one]
 
     @disk_faults()
     def discard(self, at: datetime) -> str:
@@ -365,7 +380,7 @@ class StoryBranch:
             if end != known:
                 if known and not follows(git, known, end):
                     raise self._diverged(project)
-                self._bring(git, into, [one for one in (known, self._base, self._news()) if one], end)
+                self._bring(git, into, self._behind(known), end)
             kept = f"refs/{self._branch}/discarded-{at:%Y%m%dT%H%M%SZ}"
             into.move_ref(kept, end, "0" * len(end))
             if known:
@@ -476,7 +491,7 @@ class StoryBranch:
     # --- the project's repository ------------------------------------------------------------------
     def _may_move(self, project: Repository) -> None:
         """Raise StoreError where a person works on the project's branch."""
-        if self._ref in _in_use(project):
+        if self._ref in in_use(project):
             why = f"{self._branch} is checked out in {project.top}, so it stays as it is there"
             raise StoreError(why, code=CHECKED_OUT, hint=f"git -C {quote(project.top)} switch -")
 
@@ -495,20 +510,38 @@ class StoryBranch:
     def _bring(self, git: Git, into: Git, known: list[str], *ends: str) -> None:
         """Copy the commits up to `ends` into the project's objects, after each object was checked."""
         shadow = self._worktree.shadow
-        for path in shadow.glob("brought-*"):
-            path.unlink()
-        wanted = "".join(f"{one}\n" for one in (*ends, *(f"^{one}" for one in known)))
-        told = git.run("pack-objects", "--revs", "-q", str(shadow / "brought"), given=wanted.encode())
-        pack = shadow / f"brought-{told.decode().strip()}.pack"
+        if _line(shadow / _PACKED) != " ".join(ends):
+            self._pack(git, known, *ends)
+        (pack,) = self._packs()
         try:
             into.run("index-pack", "--strict", "-o", str(shadow / "brought-checked.idx"), str(pack))
         except StoreError as error:
+            self._drop_pack()
             why = f"the commits of {self._branch} are not sound: {error.message}"
             hint = f"git -C {quote(self._worktree.folder)} log {known[0]}.."
             raise StoreError(why, code=error.code, hint=hint) from error
         words = ("unpack-objects", "-q") if _count_in(pack) < _FEW_OBJECTS else ("index-pack", "--stdin")
         into.run(*words, given=pack)
-        for path in shadow.glob("brought-*"):
+        self._drop_pack()
+
+    def _pack(self, git: Git, known: list[str], *ends: str) -> Path:
+        """Put the commits up to `ends`, and all that they need, into a pack beside our index.
+
+        It is thrown away, so it need not be small: git would look for likenesses for minutes.
+        """
+        self._drop_pack()
+        wanted = "".join(f"{one}\n" for one in (*ends, *(f"^{one}" for one in known)))
+        place = str(self._worktree.shadow / "brought")
+        quick = ("--window=0", "--compression=1")
+        git.run("pack-objects", "--revs", "-q", *quick, place, given=wanted.encode())
+        return next(self._packs())
+
+    def _packs(self) -> Iterator[Path]:
+        return self._worktree.shadow.glob("brought-*.pack")
+
+    def _drop_pack(self) -> None:
+        (self._worktree.shadow / _PACKED).unlink(missing_ok=True)  # first: it says that the pack is whole
+        for path in self._worktree.shadow.glob("brought-*"):
             path.unlink()
 
     def _move(self, git: Git, known: str, commit: str) -> None:
@@ -561,18 +594,3 @@ def _line_of_agents(repository: Repository, name: str) -> str:
         seen = read_project_file(Path(repository.folder), name, _MOST_SAID)
         return "" if seen is None else os.fsdecode(seen.content).strip()
     return ""
-
-
-def _in_use(repository: Repository) -> set[str]:
-    """Return the branches that the project's working trees stand on, or will when a rebase is over."""
-    used: set[str] = set()
-    for folder in (repository.common, *repository.linked()):
-        ref = repository.branch_at(folder)
-        with suppress(OSError):
-            ref = os.readlink(os.path.join(folder, "HEAD"))  # as git did it once
-        while ref is not None and ref not in used:  # a branch may be another name of one
-            used.add(ref)
-            value = repository.value_of(ref)
-            ref = value.removeprefix("ref: ").strip() if value.startswith("ref: ") else None
-        used |= rebased_in(folder)
-    return used

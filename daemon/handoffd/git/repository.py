@@ -124,6 +124,21 @@ class Repository(Struct, frozen=True, kw_only=True):
         return sorted(ref for ref in names if ref.startswith(prefix) and "/" not in ref[len(folder) + 1 :])
 
 
+def in_use(repository: Repository) -> set[str]:
+    """Return the branches that the project's working trees stand on, or will when a rebase is over."""
+    used: set[str] = set()
+    for folder in (repository.common, *repository.linked()):
+        ref = repository.branch_at(folder)
+        with suppress(OSError):
+            ref = os.readlink(os.path.join(folder, "HEAD"))  # as git did it once
+        while ref is not None and ref not in used:  # a branch may be another name of one
+            used.add(ref)
+            value = repository.value_of(ref)
+            ref = value.removeprefix("ref: ").strip() if value.startswith("ref: ") else None
+        used |= rebased_in(folder)
+    return used
+
+
 def rebased_in(folder: str) -> set[str]:
     """Return the branch that git moves when the rebase in a working tree is over; nothing without one."""
     return {_line_in(os.path.join(folder, name)) for name in _REBASED} - {""}

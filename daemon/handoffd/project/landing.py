@@ -469,8 +469,11 @@ class Landings:
         """Return the commit with which a step has ended, None for no step. Raises Refused."""
         if step is None:
             return None
-        trail = self._clones.trail(story)
+        trail, clone = self._clones.trail(story), self._clones.of(story)
         commit = None if trail is None else trail.end_of(step)
+        if clone is not None:
+            with suppress(StoreError):  # the next agent may have begun just now
+                self.places.branch(clone).publish(ours=True)
         if commit is None:
             hint = f"git -C {quote(self.project.root)} log {quote(self._branch_of(story)[0])}"
             raise Refused(f"{story} has no commit of {step} in a clone", code="NO_STEP", hint=hint)

@@ -366,7 +366,7 @@ class Project:
                     track=track.track,
                     idle=track.idle,
                     queues=slots.holds(track.key) or slots.waits(track.key) or accounts.waits(track.key),
-                    trouble=bool(track.committed.trouble) or track.committed.behind,
+                    trouble=bool(track.committed.trouble) or track.committed.behind or track.place.owes,
                 )
                 for track in self.tracks.values()
             ),

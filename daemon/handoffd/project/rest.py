@@ -100,7 +100,7 @@ def _goes_on(activity: TrackActivity) -> str | None:
         return "a track has something to do"
     if activity.queues:
         return "a track holds a slot or waits in line"
-    return "STATE.json or the journal cannot be written" if activity.trouble else None
+    return "STATE.json, the journal or a branch is behind" if activity.trouble else None
 
 
 def is_quiet(track: Track) -> bool:

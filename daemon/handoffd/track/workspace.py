@@ -52,6 +52,8 @@ log = structlog.get_logger(__name__)
 
 
 SETUP_FAILED = "SETUP_FAILED"
+_MOST_BESIDE = 16 * 1024 * 1024
+"""Bytes of a pack that is brought into the project while the next agent works: what git does for it waits."""
 SET_UP = ".setup"
 """How the name of a set-up's run ends."""
 
@@ -99,6 +101,11 @@ class TrackWorkspace:
         """What could not be done then."""
         self._looks_back = True
         """Whether an earlier daemon may have died before it brought a commit into the project."""
+
+    @property
+    def owes(self) -> bool:
+        """Whether something of the branch could not be done yet."""
+        return self._owed is not None
 
     # --- where a turn begins ---------------------------------------------------------------------
     def of_turn(self, track: Track) -> Workspace:
@@ -364,7 +371,8 @@ class TrackWorkspace:
             self.trouble = said
 
     def _published(self, where: Workspace) -> None:
-        self._branch(where).publish(ours=True)
+        # Where agents commit for themselves, no commit says how far the work is accepted.
+        self._branch(where).publish(ours=self._files.settings.commits == "step")
 
     def _accepted(self, before: Track, event: Event, decision: Decision) -> Label | None:
         label = label_of(before, event, decision, self._services.clock.now())
@@ -387,20 +395,22 @@ class TrackWorkspace:
     ) -> str | None:
         """Commit what a step has left; return what of it no commit has. `later`: it is published apart."""
         branch, author = self._branch(where, seen), self._files.settings.commit_author
-        made: str | None = None
-        if message is not None:
+        if message is None:
+            end = branch.publish()
+        else:
             papers = where.kind == "clone" and self._files.settings.commits == "step"
-            made = branch.commit(
+            end = branch.commit(
                 message, author, label.at, only_papers=papers and self._writes_papers(label.step),
                 changed=self._changed(where, label),
             )  # fmt: skip
-        end = made if later else branch.publish()
         by_agents = self._files.settings.commits == "agent" and where.kind == "clone"
         left_out = branch.left_out if message is not None else branch.uncommitted() if by_agents else ()
         if where.kind == "clone" and label.story is not None:
             if end is not None:
                 self._clones.note_step(label.story, where, label.step, end, left_out)
             self._bring_home(label.story)
+        if message is not None and not (later and branch.pack() < _MOST_BESIDE):
+            branch.publish()
         return f"the last commit of {where.branch} is without {first_few(left_out)}" if left_out else None
 
     def _changed(self, where: Workspace, label: Label) -> frozenset[bytes] | None:
@@ -438,6 +448,7 @@ class TrackWorkspace:
         try:
             self.trouble, self._owed = await self._later.asked(work, FIRST_LIMIT_S + 10), None
         except StoreError as error:
+            self._owed = owed or work
             self._note_trouble(error)
 
     def _note_trouble(self, error: StoreError) -> None:

@@ -395,6 +395,23 @@ def test_commits_of_agents_are_kept(project: Path, folder: Path, one: StoryBranc
     assert made == one.publish() == said(project, "rev-parse", NAME)
 
 
+def test_what_is_packed_is_not_lost_with_the_clones_objects(
+    project: Path, folder: Path, one: StoryBranch
+) -> None:
+    """The next agent owns the clone. Nothing of the pack is left when the project has it."""
+    assert one.publish(ours=True) is None
+    work(folder)
+    made = kept(one)
+    assert 0 < one.pack() < 1000
+    shutil.rmtree(folder / ".git/objects")
+
+    assert made == one.publish(ours=True) == said(project, "rev-parse", NAME)
+    assert "new" == said(project, "show", f"{NAME}:new")
+    assert [] == [*one._worktree.shadow.glob("brought-*"), *one._worktree.shadow.glob("packed")]
+    assert 0 == one.pack()
+    assert made == one.publish(ours=True)
+
+
 def test_what_the_next_agent_has_committed_meanwhile_is_not_brought_along(
     project: Path, folder: Path, one: StoryBranch
 ) -> None:

@@ -34,6 +34,7 @@ from handoffd.failpoints import Point, arm
 from handoffd.git.clones import Clones, clones_in
 from handoffd.git.labels import Label
 from handoffd.project.project import Project
+from handoffd.project.rest import stays_up
 from handoffd.project.status import view_of
 from handoffd.protocol.rules import Rule
 from handoffd.protocol.state import Reason, Status, TestCounts
@@ -527,24 +528,37 @@ sed -i 's/\\[ \\]/[x]/' .ai/CHECKLIST.md
     assert "- [x]" in at(root, ".ai/CHECKLIST.md").read_text()
 
 
-async def test_a_branch_that_a_person_is_on_is_brought_up_to_date_later(tmp_path: Path) -> None:
-    """Its files would be others than it says; `status` warns meanwhile."""
-    async with at_review(tmp_path) as project:
+@pytest.mark.parametrize("commits", ["step", "agent"])
+async def test_a_branch_that_a_person_is_on_is_brought_up_to_date_later(tmp_path: Path, commits: str) -> None:
+    """Its files would be others than it says; `status` warns meanwhile. `land --to` knows the step."""
+    agent = f"""\
+{WORKING}
+git add -A && git -c user.name=a -c user.email=a@b commit -qm "$HANDOFFD_STEP"
+"""
+    settings = f"{CLONE}commit: {commits}\n"
+    async with at_review(tmp_path, agent, settings) as project:
         assert 0 == git(Path(project.root), "switch", "--quiet", "handoffd/US-001")
         await finished(project)
-        view = await view_of(project, project.main._services.slots)
-        (warning,) = view.warnings
-        assert "handoffd/US-001 is checked out in" in warning
-        assert ["US-001 bdd: pass"] == subjects(project)
+        for _ in range(2):
+            await project.main.place.keep_again(project.main.track)
+            (warning,) = (await view_of(project, project.main._services.slots)).warnings
+            assert "handoffd/US-001 is checked out in" in warning
+            assert ["bdd"] == subjects(project)
+        assert stays_up(project.activity(0)) is not None
 
         assert 0 == git(Path(project.root), "switch", "--quiet", "main")
         await project.main.place.keep_again(project.main.track)
-        assert "US-001 update-memory: pass" == subjects(project)[-1]
+        assert "update-memory" == subjects(project)[-1]
         assert () == (await view_of(project, project.main._services.slots)).warnings
+        assert not project.main.place.owes
+        trail = Clones(project.root, tmp_path / "state", {}).trail("US-001")
+        assert trail is not None
+        known = ["bdd", "review", "impl", "update-memory"]
+        assert (known if commits == "step" else ["bdd", "review", "update-memory"]) == [*dict(trail.steps)]
 
 
 async def test_the_next_agent_works_while_the_branch_is_brought_into_the_project(tmp_path: Path) -> None:
-    """That takes longer than all else that git does for a step."""
+    """That takes longer than all else that git does for a step; nothing in its clone is needed for it."""
     may_move = threading.Event()
 
     def hold(point: Point, _: str) -> None:
@@ -553,9 +567,10 @@ async def test_the_next_agent_works_while_the_branch_is_brought_into_the_project
 
     root = in_git(tmp_path)
     at(root, ".ai/step-rules.yaml").write_text(PAPERS)
+    agent = f'test "$HANDOFFD_STEP" = bdd || rm -rf .git/objects\n{WORKING}'
     arm(hold)
     try:
-        async with house(tmp_path, WORKING) as here, living(here, root) as project:
+        async with house(tmp_path, agent) as here, living(here, root) as project:
             await project.main.give(Initialised(project="shop"))
             await project.main.give(Started(story="US-001"))
             await eventually(lambda: len(worked_in(tmp_path)) == 2)
@@ -577,7 +592,11 @@ async def test_what_a_daemon_that_died_has_committed_is_brought_into_the_project
             await project.main.give(Started(story="US-001"))
             await eventually(lambda: shown(project)["step"] == "review")
         assert 0 == git(Path(root), "update-ref", branch, "main")
+        assert 0 == git(Path(root), "switch", "--quiet", "handoffd/US-001")
         async with living(here, root, await here.journal.tracks()) as project:
+            await project.poll()
+            assert [] == subjects(project)
+            assert 0 == git(Path(root), "switch", "--quiet", "main")
             await project.poll()
             assert ["US-001 bdd: pass"] == subjects(project)
             await finished(project)
