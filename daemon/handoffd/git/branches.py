@@ -285,12 +285,13 @@ class StoryBranch:
         with self._opened(self._worktree.limit_s) as (repository, git):
             self._keep_others(repository, git)
 
-    def _keep_others(self, repository: Repository, git: Git) -> None:
+    def _keep_others(self, repository: Repository, git: Git, *kept: str) -> None:
+        """Keep by refs what the branches of a clone have beside ours, and beside what is `kept` already."""
         project = repository_at(self._root)
         into, end = self._into(project, git), end_of(project, self._ref) or self._base
         heads = [one for one in heads_in(Path(repository.common)) if COMMIT.fullmatch(one)]
         for head in sorted(set(heads)) if end else ():
-            known = [one for one in (end, self._base, self._news(), *self._left().values()) if one]
+            known = [one for one in (end, *kept, self._base, self._news(), *self._left().values()) if one]
             if is_commit(git, head) and is_more_in(git, {head}, *known):
                 self._bring(git, into, known, head)
                 into.move_ref(f"refs/{self._branch}/left-{head[:12]}", head, "0" * len(head))
@@ -370,8 +371,6 @@ class StoryBranch:
             hint = f"cd {quote(self._worktree.folder)}  # move it away or remove it, then try again"
             raise StoreError(f"no ref can keep {self._left_out_in_words}", code="BRANCH_BEHIND", hint=hint)
         with self._opened(self._worktree.limit_s) as (repository, git):
-            if self._clone:
-                self._keep_others(repository, git)
             project = repository_at(self._root)
             known, into = end_of(project, self._ref), self._into(project, git)
             end = end or known
@@ -383,6 +382,8 @@ class StoryBranch:
                 self._bring(git, into, self._behind(known), end)
             kept = f"refs/{self._branch}/discarded-{at:%Y%m%dT%H%M%SZ}"
             into.move_ref(kept, end, "0" * len(end))
+            if self._clone:
+                self._keep_others(repository, git, end)
             if known:
                 into.delete_ref(self._ref, known)
             return kept

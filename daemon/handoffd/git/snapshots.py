@@ -233,15 +233,16 @@ class Snapshots:
             return Measured(tree=now, within=within, paths=tuple(paths), beside=tuple(sorted(others)))
 
     @disk_faults()
-    def changed_by(self, label: Label) -> frozenset[bytes] | None:
+    def changed_by(self, label: Label, *, story: bool) -> frozenset[bytes] | None:
         """Return the paths that the step has changed which a label ends, and whose files are kept by now.
 
-        None where they were not kept, or not all since the step was entered. Raises StoreError like `take`.
+        `story`: that all steps of its story have changed. None where they were not kept, or not all since the
+        step was entered, or the story began. Raises StoreError like `take`.
         """
         life = of_this_life(self.all(label.story))
         last = life[-1] if life and replace(life[-1].label, at=label.at) == label else None
-        since = since_entered(life[:-1], label.step)
-        if last is None or last.commit is None or not since:
+        since = life[:-1] if story else since_entered(life[:-1], label.step)
+        if last is None or last.commit is None or not since or None in {one.commit for one in since}:
             return None
         with self.worktree.opened(self.worktree.limit_s) as (repository, git):
             return frozenset(self._changed_since(repository, git, since, _end_of(git, last)))

@@ -19,6 +19,7 @@ from handoffd.engine.events import Noted
 from handoffd.engine.track import Track
 from handoffd.engine.wording import command_for, first_few
 from handoffd.errors import HandoffdError
+from handoffd.git.clones import Clones
 from handoffd.git.landing import LIMIT_S, Landing
 from handoffd.project.files import ProjectFiles
 from handoffd.track.reach import Reach
@@ -39,6 +40,7 @@ class Overlaps:
         self._files = files
         self._tracks = tracks
         self._git = Landing(root, services.settings.state_dir, services.environment)
+        self._clones = Clones(root, services.settings.state_dir, services.environment)
         self._reach = Reach(root, services.asking)
         self._known: dict[str, tuple[object, _Found | None]] = {}
         """What was found last for a track, and how all tracks were then."""
@@ -72,6 +74,8 @@ class Overlaps:
                 return command_for(self._root, "land", "--story", story)
             if waits_at_gate(track, self._files.rules):
                 return command_for(self._root, "gate", "--story", story)
+        if story is not None and story in self._done():
+            return command_for(self._root, "land", "--story", story)
         return command_for(self._root, "status")
 
     async def _to_wait_for(self, name: str) -> str | None:
@@ -104,7 +108,22 @@ class Overlaps:
             common = mine & await self._code_of(other) if mine else frozenset()
             if common and other.state is not None and other.state.story is not None:
                 return other.state.story, tuple(sorted(common))
+        for story in self._done() if mine else ():
+            if common := mine & await self._reach.asked(partial(self._code_of_done, story), LIMIT_S + 10):
+                return story, tuple(sorted(common))
         return None
+
+    def _done(self) -> tuple[str, ...]:
+        """Return the stories that are done, not landed, and whose tracks work on others by now."""
+        tracks = [one.track for one in self._tracks.values()]
+        at_hand = {track.state.story for track in tracks if track.state is not None}
+        return tuple(story for track in tracks for story in track.ledger.to_land if story not in at_hand)
+
+    def _code_of_done(self, story: str) -> frozenset[str]:
+        trail = self._clones.trail(story)
+        if trail is None or trail.base is None:
+            return frozenset()
+        return self._git.code_of(story, trail.base, trail.onto)
 
     def _ahead(self, name: str) -> tuple[Track, ...]:
         """Return the tracks whose stories are at code, or come before, and are not over."""

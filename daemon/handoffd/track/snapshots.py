@@ -97,7 +97,7 @@ class TrackSnapshots:
         self.seen: Worktree | None = None
         """What has looked at the files for the decision that is about to be committed."""
         self._measured: Worktree | None = None
-        """What has looked at them at the end of an attempt, until the next decision: checks may follow."""
+        """The same, at the end of an attempt, until the next decision: checks may follow."""
 
     async def keep(self, before: Track, event: Event, decision: Decision) -> None:
         """Keep the files as they are if a decision that is about to be committed calls for that."""
@@ -167,28 +167,30 @@ class TrackSnapshots:
         if rule is None or dispatch is None or not ledger.automatic or dispatch.stop is StopReason.ABORT:
             return None
 
-        trusted = await self._trusted()
+        trusted, looked = await self._trusted(), list[Worktree]()
 
         def work() -> Wrote:
             undone = self._obey_again(track, run_dir)  # first: lists of ignored files are among it
             own, left = self._own_again(track, run_dir, trusted)
             try:
-                found = self._found(track, rule, run_dir)
+                found = self._found(track, rule, run_dir, looked)
             except StoreError as error:
                 found = self._unmeasured(dispatch.id, error)
             return _with_obeyed(replace(found, own=left), (*undone, *own), run_dir)
 
         await self._note_others(track, anew=False)  # one that began under an earlier release
         try:
-            return await self._making.asked(work, FIRST_LIMIT_S + RESTORE_LIMIT_S + 5)
+            wrote = await self._making.asked(work, FIRST_LIMIT_S + RESTORE_LIMIT_S + 5)
         except StoreError as error:
             return self._unmeasured(dispatch.id, error)
+        self._measured = looked[0] if looked else None  # not in the thread, which may be given up
+        return wrote
 
     def _unmeasured(self, run: str, error: StoreError) -> Wrote:
         log.warning("scope not measured", project=self._key.project, run=run, error=error.message)
         return Wrote(unknown=error.message)
 
-    def _found(self, track: Track, rule: Rule, run_dir: Path) -> Wrote:
+    def _found(self, track: Track, rule: Rule, run_dir: Path, looked: list[Worktree]) -> Wrote:
         dispatch, shared = track.ledger.dispatch, track.works_in(self._key.project).kind == "root"
         assert dispatch is not None
         if (begun := _undoing(run_dir)) is not None:
@@ -210,7 +212,7 @@ class TrackSnapshots:
             strays = tuple(name for name in strays if names[name] not in merged)
         wrote = _wrote(tuple(names), strays, shared=shared)
         if not reverts or not strays:
-            self._measured = snapshots.worktree
+            looked.append(snapshots.worktree)
             return wrote
         undoing = Undoing(found=found, strays=strays, wrote=wrote)
         _note(run_dir, undoing)

@@ -99,6 +99,8 @@ class TrackWorkspace:
         """Why the last commit was not made, or is not in the project's repository, in words."""
         self._owed: Callable[[], str | None] | None = None
         """What could not be done then."""
+        self._missed: frozenset[bytes] = frozenset()
+        """The paths in the project's own folder that a step has changed whose commit could not be made."""
         self._looks_back = True
         """Whether an earlier daemon may have died before it brought a commit into the project."""
 
@@ -344,31 +346,34 @@ class TrackWorkspace:
         message = message_of(label, before, decision.track) if self._commits_at(label) else None
         later = message is not None and where.kind == "clone" and self._goes_on(label)
         kept = partial(self._kept, where, label, message, later=later)
-        if await self._done(partial(kept, seen), kept) and later:
-            self._worker.begin("branch", partial(self._publish, where))
+        try:
+            self.trouble = await self._git.asked(partial(kept, seen), FIRST_LIMIT_S + 10)
+            self._owed = None
+            if later:
+                self._worker.begin("branch", partial(self._publish, where))
+        except StoreError as error:
+            self._owed = kept
+            self._note_trouble(error)
         reached("after_branch")
 
     def _goes_on(self, label: Label) -> bool:
-        """Return whether an agent begins the next step, so that no person is asked to look at the branch."""
-        steps = self._files.rules.steps
+        """Return whether an agent begins the next step, and no person is asked to look at the branch.
+
+        Nor another story: those beside each other are compared by their branches before that.
+        """
+        steps, settings = self._files.rules.steps, self._files.settings
         rule = steps.get(label.step)
         following = steps.get(rule.next_on_pass or "") if rule is not None else None
-        return self._worker.lasting and following is not None and not following.requires_human
-
-    async def _done(self, work: Callable[[], str | None], owed: Callable[[], str | None]) -> bool:
-        """Do some work for the branch, or note what is owed; return whether it is done."""
-        try:
-            self.trouble, self._owed = await self._git.asked(work, FIRST_LIMIT_S + 10), None
-        except StoreError as error:
-            self._owed = owed
-            self._note_trouble(error)
-        return self._owed is None
+        alone = own_story(self._key) is None and settings.stories.parallel == 1
+        return alone and self._worker.lasting and following is not None and not following.requires_human
 
     async def _publish(self, where: Workspace) -> None:
-        said = self.trouble
         published = partial(self._published, where)
-        if await self._done(published, published):
-            self.trouble = said
+        try:
+            await self._git.asked(published, FIRST_LIMIT_S + 10)
+        except StoreError as error:
+            self._owed = published
+            self._note_trouble(error)
 
     def _published(self, where: Workspace) -> None:
         # Where agents commit for themselves, no commit says how far the work is accepted.
@@ -399,10 +404,13 @@ class TrackWorkspace:
             end = branch.publish()
         else:
             papers = where.kind == "clone" and self._files.settings.commits == "step"
+            changed = self._changed(where, label)
+            self._missed = changed or frozenset()
             end = branch.commit(
                 message, author, label.at, only_papers=papers and self._writes_papers(label.step),
-                changed=self._changed(where, label),
+                changed=changed,
             )  # fmt: skip
+            self._missed = frozenset()
         by_agents = self._files.settings.commits == "agent" and where.kind == "clone"
         left_out = branch.left_out if message is not None else branch.uncommitted() if by_agents else ()
         if where.kind == "clone" and label.story is not None:
@@ -415,12 +423,13 @@ class TrackWorkspace:
 
     def _changed(self, where: Workspace, label: Label) -> frozenset[bytes] | None:
         """Return what a step has changed in the project's own folder, beside a person's files; None: all."""
-        if where.kind == "clone" or self._files.settings.commits != "step":
+        if where.kind == "clone":
             return None
-        services = self._services
+        services, whole = self._services, self._files.settings.commits != "step"
         with suppress(StoreError):
             kept = Snapshots(where.folder, services.settings.state_dir, services.environment)
-            return kept.changed_by(label)
+            changed = kept.changed_by(label, story=whole)
+            return (self._missed or None) if changed is None else changed | self._missed
         return None
 
     def _bring_home(self, story: str) -> None:
@@ -442,7 +451,7 @@ class TrackWorkspace:
         if state is None or where is None or where.branch is None:
             return
         over, looks_back, self._looks_back = state.step == DONE, self._looks_back, False
-        if owed is None and (over or not looks_back or where.kind == "root"):
+        if (owed is None and (over or not looks_back)) or (where.kind == "root" and not over):
             return
         work = owed if over and owed is not None else partial(self._published, where)
         try:

@@ -696,7 +696,7 @@ def test_locks_of_a_removal_that_was_killed_are_removed(
         lock.touch()
         os.utime(lock, ns=(note.stat().st_mtime_ns + 1,) * 2)
     one.discard(AT + timedelta(seconds=1))
-    assert "" == said(project, "for-each-ref", REF)
+    assert "" == said(project, "for-each-ref", REF, f"refs/{NAME}/left-*")
     assert not [*(project / ".git").rglob("*.lock"), *state.glob("snapshots/*/deleting")]
 
 

@@ -1126,8 +1126,10 @@ fi
 
 
 @asynccontextmanager
-async def of_one_mind(base: Path, settings: str = AUTO) -> AsyncIterator[tuple[House, Project]]:
-    """Lend a project of two stories that both mean to change `shared.py`."""
+async def of_one_mind(
+    base: Path, settings: str = AUTO, stories: tuple[str, ...] = ("US-001", "US-002")
+) -> AsyncIterator[tuple[House, Project]]:
+    """Lend a project of stories that all mean to change `shared.py`."""
     (base / "verdict").write_text("exit 0\n")
     root = in_git(base, settings)
     at(root, ".ai/step-rules.yaml").write_text(NO_GATE)
@@ -1136,7 +1138,7 @@ async def of_one_mind(base: Path, settings: str = AUTO) -> AsyncIterator[tuple[H
     assert 0 == git(Path(root), "commit", "--quiet", "-m", "shared")
     async with house(base, MEANT, sandbox={"level": "off"}) as here, living(here, root) as project:
         await project.main.give(Initialised(project="shop"))
-        for story in ("US-001", "US-002"):
+        for story in stories:
             await given(project, Started(story=story))
         yield here, project
 
@@ -1178,6 +1180,33 @@ async def test_a_story_that_waits_for_a_landing_names_that(tmp_path: Path) -> No
         await eventually(look)
         await project.landings.land(LandingRequest(story=first, by="mei"), 60)
         await eventually((tmp_path / f"at-{later}-impl").exists)
+
+
+async def test_a_story_that_is_done_is_waited_for_when_its_track_works_on_another(tmp_path: Path) -> None:
+    """Until it has landed: else the two would conflict."""
+    asks = AUTO.replace("land: auto", "land: ask")
+    async with of_one_mind(tmp_path, asks, ("US-001",)) as (here, project):
+        await eventually((tmp_path / "at-US-001-impl").exists)
+        await given(project, Started(story="US-002"))
+        await eventually((tmp_path / "prompt-US-002-bdd").exists)
+        (tmp_path / "go-US-001").touch()
+        await eventually(lambda: main_state(project).step == "done")
+        await given(project, Started(story="US-003"))
+        await eventually(lambda: main_state(project).story == "US-003")
+
+        async def waits(story: str, command: str) -> bool:
+            views = {one.story: one for one in (await view_of(project, here.services.slots)).tracks}
+            said = f"{story} means shared.py, too (stories.overlap)"
+            return (said, command) == (views["US-002"].waits_for, views["US-002"].next_command)
+
+        for_the_first: Callable[[], Any] = partial(
+            waits, "US-001", f"handoffd land {project.root} --story US-001"
+        )
+        await eventually(for_the_first)
+        await project.landings.land(LandingRequest(story="US-001", by="mei"), 60)
+        for_the_next: Callable[[], Any] = partial(waits, "US-003", f"handoffd status {project.root}")
+        await eventually(for_the_next)
+        assert not (tmp_path / "at-US-002-impl").exists()
 
 
 async def test_a_clone_that_is_removed_while_its_agent_works_is_named(tmp_path: Path) -> None:

@@ -630,9 +630,10 @@ async def test_in_the_root_commits_are_on_a_branch_of_their_own(tmp_path: Path) 
         }
 
 
-async def test_in_the_root_a_commit_has_what_the_step_has_changed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("commits", ["step", "story"])
+async def test_in_the_root_a_commit_has_what_agents_have_changed(tmp_path: Path, commits: str) -> None:
     """And not what a person has there that no commit has: a draft, a key, half of a change."""
-    root = in_git(tmp_path, "commit: step\n")
+    root = in_git(tmp_path, f"commit: {commits}\n")
     at(root, "tracked.txt").write_text("one\n")
     git(Path(root), "add", "tracked.txt")
     assert 0 == git(Path(root), "commit", "--quiet", "-m", "tracked")
@@ -652,6 +653,26 @@ async def test_in_the_root_a_commit_has_what_the_step_has_changed(tmp_path: Path
         assert not files & {"draft.md", ".env"}
         assert "one" == said(project, "show", "handoffd/US-001:tracked.txt").strip()
         assert mine == {name: at(root, name).read_text() for name in mine}
+
+
+async def test_in_the_root_the_next_commit_has_what_could_not_be_committed(tmp_path: Path) -> None:
+    """`status` warns until then."""
+    agent = f'echo new > "$HANDOFFD_STEP.txt"\n{WORKING}'
+    async with at_review(tmp_path, agent, "commit: step\n") as project:
+        look = ("worktree", "add", "--quiet", str(tmp_path / "look"), "handoffd/US-001")
+        assert 0 == git(Path(project.root), *look)
+        await project.main.give(Approved(story="US-001"))
+        await eventually(lambda: project.main.place.owes)
+        await project.poll()
+        assert project.main.place.owes
+        assert "handoffd/US-001 is checked out in" in (project.main.place.trouble or "")
+        assert 0 == git(Path(project.root), "worktree", "remove", str(tmp_path / "look"))
+        await eventually(lambda: shown(project)["step"] == "done")
+        await project.poll()
+
+        files = said(project, "ls-tree", "-r", "--name-only", "handoffd/US-001").split()
+        assert {"bdd.txt", "impl.txt"} <= {*files}
+        assert not project.main.place.owes
 
 
 async def test_without_either_nothing_is_committed(tmp_path: Path) -> None:
