@@ -15,7 +15,7 @@ export PYTHONDONTWRITEBYTECODE =
 TESTS := tests/unit tests/acceptance tests/support tests/test_architecture.py
 HARNESSES := tests/integration tests/chaos tests/soak tests/differential tests/peers
 
-.PHONY: demo test runners verify cheats test-repeat lint bench bench-scale bench-past bench-watch bench-stream bench-hook bench-first-step bench-snapshots bench-clones bench-steps bench-beside bench-peers chaos soak test-executors test-systemd test-systemd-vm differential fuzz-api schema screens phrases clean
+.PHONY: demo test runners verify whole test-repeat lint bench bench-scale bench-past bench-watch bench-stream bench-hook bench-first-step bench-snapshots bench-clones bench-steps bench-beside bench-peers chaos soak test-executors test-systemd test-systemd-vm differential fuzz-api schema screens phrases clean
 
 demo: $(RUNS)  ## One story, end to end, under the real daemon (YES=1, or no terminal: the review approves itself)
 	@$(BIN)/handoffd demo $(if $(YES),--yes) $(if $(DIR),--directory "$(DIR)")
@@ -29,9 +29,8 @@ runners: $(RUNNERS)  ## Real vitest and jest from npm, which stories of the test
 verify: $(READY)  ## Installations, and slices of the long harnesses; CI runs it after the tests
 	@$(BIN)/python -m pytest -n 3 --dist worksteal $(HARNESSES) $(ARGS)
 
-cheats: $(READY)  ## All agents that would rather change the proof than the program; `make test` plays a third
-	@$(MAKE) --silent runners || echo "The tests that need vitest and jest will be skipped."
-	@$(BIN)/python -m pytest -n 3 --dist worksteal tests/unit/project $(ARGS)
+whole: $(READY)  ## What `make test` leaves out of long lists: agents that cheat, ways to say something in a chat
+	@$(BIN)/python -m pytest -n 3 --dist worksteal -m whole $(TESTS) $(ARGS)
 
 test-repeat: $(READY)  ## Chosen tests again and again, half of the rounds on a busy machine (TIMES=100 ARGS=tests/unit/execute)
 	@$(BIN)/python -m tests.support.repeat $(if $(TIMES),--times $(TIMES)) $(if $(JOBS),--jobs $(JOBS)) -- $(ARGS)

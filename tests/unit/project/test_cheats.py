@@ -2,7 +2,7 @@
 
 Every cheat is played by a real agent in a whole story with real runners, and would have passed if nothing but
 the exit code and the number of failures counted. docs/security.md lists them. `make test` plays a third of
-them, `make cheats` all.
+them, `make whole` the others.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ async def is_caught(stage: Stage, language: Language, cheat: tuple[str, str], pr
 
 
 def some(names: Iterable[str]) -> list[Any]:
-    """Return the names, all but the first of each three for `make cheats` only."""
+    """Return the names, all but the first of each three for `make whole` only."""
     return [pytest.param(name, marks=[pytest.mark.whole] * (at % 3 > 0)) for at, name in enumerate(names)]
 
 
