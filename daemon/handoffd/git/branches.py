@@ -511,9 +511,9 @@ class StoryBranch:
     def _bring(self, git: Git, into: Git, known: list[str], *ends: str) -> None:
         """Copy the commits up to `ends` into the project's objects, after each object was checked."""
         shadow = self._worktree.shadow
-        if _line(shadow / _PACKED) != " ".join(ends):
-            self._pack(git, known, *ends)
-        (pack,) = self._packs()
+        is_packed = _line(shadow / _PACKED) == " ".join(ends)
+        pack = next(shadow.glob("brought-*.pack"), None) if is_packed else None
+        pack = pack or self._pack(git, known, *ends)
         try:
             into.run("index-pack", "--strict", "-o", str(shadow / "brought-checked.idx"), str(pack))
         except StoreError as error:
@@ -534,11 +534,8 @@ class StoryBranch:
         wanted = "".join(f"{one}\n" for one in (*ends, *(f"^{one}" for one in known)))
         place = str(self._worktree.shadow / "brought")
         quick = ("--window=0", "--compression=1")
-        git.run("pack-objects", "--revs", "-q", *quick, place, given=wanted.encode())
-        return next(self._packs())
-
-    def _packs(self) -> Iterator[Path]:
-        return self._worktree.shadow.glob("brought-*.pack")
+        told = git.run("pack-objects", "--revs", "-q", *quick, place, given=wanted.encode())
+        return Path(f"{place}-{told.decode().strip()}.pack")
 
     def _drop_pack(self) -> None:
         (self._worktree.shadow / _PACKED).unlink(missing_ok=True)  # first: it says that the pack is whole

@@ -412,6 +412,16 @@ def test_what_is_packed_is_not_lost_with_the_clones_objects(
     assert made == one.publish(ours=True)
 
 
+def test_a_pack_that_is_gone_is_made_again(project: Path, folder: Path, one: StoryBranch) -> None:
+    """A person may tidy up the state directory."""
+    work(folder)
+    made = kept(one)
+    one.pack()
+    for path in one._worktree.shadow.glob("brought-*"):
+        path.unlink()
+    assert made == one.publish(ours=True) == said(project, "rev-parse", NAME)
+
+
 def test_what_the_next_agent_has_committed_meanwhile_is_not_brought_along(
     project: Path, folder: Path, one: StoryBranch
 ) -> None:
