@@ -645,6 +645,38 @@ def test_one_that_could_not_be_made_is_on_the_list(root: Path, here: Snapshots) 
     assert ("impl-1", "", None) == (missing.name, missing.ref, missing.commit)
 
 
+def test_a_large_repository_is_looked_at_by_two_gits_and_nothing_is_missed(
+    root: Path, here: Snapshots
+) -> None:
+    """A file that was only touched counts as unchanged, a submodule only where it is at another commit."""
+    paths = [root / f"many/{place:0>240}" for place in range(3600)]
+    paths[0].parent.mkdir()
+    for path in paths:
+        path.write_text("")
+    git(root, "init", "--quiet", "inner")
+    git(root / "inner", "commit", "--quiet", "--allow-empty", "-m", "one")
+    git(root, "add", "--all")
+    git(root, "commit", "--quiet", "-m", "many and a submodule")
+    here.take(label(1, result=BEGUN))
+    assert module._LARGE_INDEX < (here.worktree.shadow / "index").stat().st_size
+
+    paths[0].write_text("changed")
+    paths[1].unlink()
+    paths[2].chmod(0o755)
+    paths[3].unlink()
+    paths[3].symlink_to("kept")
+    os.utime(paths[4], (1, 1))
+    (root / "inner/untracked").write_text("of the submodule's own")
+    (root / "new").write_text("new")
+    (root / "some.log").write_text("noise")
+    found = here.measured("US-1", "impl", durable=False)
+
+    changed = sorted([*(f"many/{path.name}" for path in paths[:4]), "new"])
+    assert found is not None
+    assert changed == [os.fsdecode(path) for path in found.paths]
+    assert [*changed] == said(root, "diff", "--name-only", here.all()[0].ref, found.tree).split()
+
+
 def test_what_is_not_made_is_missing_only_beside_others(here: Snapshots, tmp_path: Path) -> None:
     """A project without any has no way back that could pass over it."""
     here.miss(label(1))
