@@ -200,6 +200,7 @@ class MemorySupervision:
         self.lifted: list[tuple[str, str]] = []
         self.unlifted: tuple[str, ...] = ()
         self.where: Whereabouts | None = None
+        self.without: tuple[str, ...] = ()
         self.put_away: dict[str, str] = {}
         self.unknown = frozenset[str]()
         self.at_gate: dict[str, Any] = {}
@@ -377,6 +378,10 @@ class MemorySupervision:
     async def whereabouts(self, project: str, story: str) -> Whereabouts | None:
         """Return what was put there."""
         return self.where
+
+    async def uncommitted(self, project: str) -> tuple[str, ...]:
+        """Return what was put there."""
+        return self.without
 
     async def snapshots(self, project: str, story: str | None) -> SnapshotsView:
         """Return what there was before the story, and what its first step has left."""

@@ -8,7 +8,7 @@ cache makes that cheap.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from shlex import quote
 from typing import Final
 
@@ -29,7 +29,7 @@ from handoffd.api.answers import (
 from handoffd.engine.run import PostCheck, all_passed
 from handoffd.engine.views import Applied, LandedView, Renewed, Tried, WorkspaceTrial
 from handoffd.engine.wording import addressed as for_project
-from handoffd.engine.wording import checks_in_words, command_for, counted
+from handoffd.engine.wording import checks_in_words, command_for, counted, first_few
 from handoffd.errors import HandoffdError
 from handoffd.protocol.rules import Commands
 from handoffd.protocol.state import render_state
@@ -123,6 +123,13 @@ def begun_anew(story: str, kept: str, root: str) -> str:
     """Return where the work of an aborted start is, in words."""
     look = f"git -C {quote(root)} log {kept}"
     return f"{story} begins anew; {kept} keeps what its aborted start did; to look at that: {look}"
+
+
+def begins_without(paths: Sequence[str], root: str) -> str:
+    """Return which files of a person a story in a clone does not have, in words."""
+    are, them = ("is", "it") if len(paths) == 1 else ("are", "them")
+    look = f"git -C {quote(root)} status --short"
+    return f"{first_few(paths)} {are} not committed, so the story begins without {them}; to look: {look}"
 
 
 def _landing_in_words(landed: LandedView) -> str:

@@ -193,6 +193,9 @@ class Supervision(Protocol):
     async def whereabouts(self, project: str, story: str) -> Whereabouts | None:
         """Return where the work of a story is that is over; None where it is nowhere, or git fails."""
 
+    async def uncommitted(self, project: str) -> tuple[str, ...]:
+        """Return the files that a story which begins in a clone is without; none where git fails."""
+
     async def snapshots(self, project: str, story: str | None) -> SnapshotsView:
         """Return the snapshots of a project's story. Raises NotFound, and StoreError if there can be none."""
 

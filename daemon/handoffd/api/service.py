@@ -53,6 +53,7 @@ from handoffd.api.outcomes import (
     TRIAL_S,
     added_many,
     applied,
+    begins_without,
     begun_anew,
     discarded,
     landed,
@@ -320,8 +321,10 @@ class Service(Reads, Inspecting):
         answer, kept = await self._supervision.begin_anew(root, () if go_on else wanted, give)
         if "warnings" not in answer:
             return _going_on(answer) if go_on else answer
-        earlier |= {story: begun_anew(story, ref, root) for story, ref in kept.items()}
-        return {**answer, "warnings": [*answer["warnings"], *earlier.values()]}
+        told = [*(earlier | {story: begun_anew(story, ref, root) for story, ref in kept.items()}).values()]
+        if paths := await self._supervision.uncommitted(root):
+            told.append(begins_without(paths, root))
+        return {**answer, "warnings": [*answer["warnings"], *told]}
 
     async def _goes_on(self, root: str, story: str) -> str | None:
         """Return that a story goes on from what an earlier start of it left, and how it begins anew."""

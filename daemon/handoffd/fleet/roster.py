@@ -510,6 +510,14 @@ class Roster:
                 return await found.landings.whereabouts(story)
         return None
 
+    async def uncommitted(self, project: str) -> tuple[str, ...]:
+        """Return the files that a story which begins in a clone is without; none where git fails."""
+        with self._register.guest(project):
+            found = await self._loops.awake(project)
+            with suppress(StoreError):
+                return await found.landings.places.uncommitted()
+        return ()
+
     async def snapshots(self, project: str, story: str | None) -> SnapshotsView:
         """Return the snapshots of a project's story. Raises NotFound, and StoreError if there can be none."""
         with remedies(project), self._register.guest(project):

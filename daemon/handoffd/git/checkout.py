@@ -20,7 +20,7 @@ from handoffd.git.branches import HEADS
 from handoffd.git.command import FAILED, Git, left_in
 from handoffd.git.repository import Repository, unfinished_in
 from handoffd.git.snapshots import in_place_of
-from handoffd.git.worktree import is_linked
+from handoffd.git.worktree import ignoring, is_linked
 
 IN_THE_WAY = "CHECKOUT_IN_THE_WAY"
 BUSY = "CHECKOUT_BUSY"
@@ -80,9 +80,19 @@ class Checkout:
 
     def is_changed(self) -> bool:
         """Return whether files that git knows are not as they were committed."""
-        index, head = self._index_copied(self._shadow / _THEIRS), self._repository.head()
-        self._git.run("update-index", "--refresh", index=index, fine=(0, 1))
-        return head is not None and self._git.run("diff-index", "--name-only", head, index=index) != b""
+        return bool(self.uncommitted(new=False))
+
+    def uncommitted(self, *, new: bool = True) -> list[str]:
+        """Return the files that are not as they were committed; `new`: also the ones it does not know."""
+        git, index, head = self._git, self._index_copied(self._shadow / _THEIRS), self._repository.head()
+        if head is None:
+            return []
+        git.run("update-index", "-q", "--refresh", index=index, fine=(0, 1))
+        told = git.run("diff-index", "-z", "--name-only", head, index=index)
+        told += (
+            git.run("ls-files", "-z", *ignoring(self._repository), "--others", index=index) if new else b""
+        )
+        return sorted({os.fsdecode(path) for path in told.split(b"\0") if path and not path.endswith(b"/")})
 
     def is_ahead(self, was: str, commit: str, at: str) -> bool:
         """Return whether it has followed a branch that a person has moved elsewhere since, to `at`.

@@ -341,6 +341,14 @@ class Landing:
             raise
 
     @disk_faults()
+    def uncommitted(self) -> tuple[str, ...]:
+        """Return the project's files that are not as they were committed, and the new ones."""
+        with self._worktree.opened(LIMIT_S) as (repository, git):
+            here = Checkout(repository, git, self._worktree.shadow, HEADS)
+            is_ours = self._worktree.ours(repository)
+            return tuple(path for path in here.uncommitted() if is_ours(os.fsencode(path)))
+
+    @disk_faults()
     def land(self, merge: Merge) -> None:
         """Move the branch, and the checkout of it.
 

@@ -218,10 +218,8 @@ class Worktree:
 
         In a large repository two gits look at once, and the one for known files does so with several threads.
         """
-        own_rules = os.path.join(repository.common, "info/exclude")
-        rules = "--exclude-standard", *((f"--exclude-from={own_rules}",) if os.path.isfile(own_rules) else ())
         here = "--", *((f":(top,literal){repository.within}",) if repository.within else ())
-        new = partial(git.run, "ls-files", "-z", *rules, "--others")
+        new = partial(git.run, "ls-files", "-z", *ignoring(repository), "--others")
         index = self.shadow / "index"
         if not index.exists() or index.stat().st_size < _LARGE_INDEX:
             return new("--modified", "--deleted", "--deduplicate", *here)
@@ -317,6 +315,12 @@ def top_of_clone(folder: str, state_dir: Path) -> str | None:
         if len(parts) >= _DEPTH and ".." not in parts:
             return str(Path(state_dir, WORKSPACES, *parts[:_DEPTH]))
     return None
+
+
+def ignoring(repository: Repository) -> tuple[str, ...]:
+    """Return the options with which `git ls-files --others` leaves out what is ignored, as anywhere else."""
+    own_rules = os.path.join(repository.common, "info/exclude")
+    return "--exclude-standard", *((f"--exclude-from={own_rules}",) if os.path.isfile(own_rules) else ())
 
 
 def lend(project: Repository, clone: Path) -> None:

@@ -74,6 +74,7 @@ class Overlaps:
                 return command_for(self._root, "land", "--story", story)
             if waits_at_gate(track, self._files.rules):
                 return command_for(self._root, "gate", "--story", story)
+            return command_for(self._root, "log", "--follow", "--story", story)
         if story is not None and story in self._done():
             return command_for(self._root, "land", "--story", story)
         return command_for(self._root, "status")

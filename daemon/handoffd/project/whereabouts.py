@@ -122,6 +122,16 @@ class StoryPlaces:
         part = Part(project=self._project.root, story=story)
         return next((one.end for one in await self._services.journal.past.stories(part, 1)), None)
 
+    async def uncommitted(self) -> tuple[str, ...]:
+        """Return the files that a story which begins in a clone is without: no commit has them as they are.
+
+        Empty where stories work in the project's folder. Raises StoreError where git cannot say.
+        """
+        settings = self._project.files.settings
+        if settings.workspace.kind != "clone" and settings.stories.parallel == 1:
+            return ()
+        return await self._reach.asked(self._git.uncommitted, LIMIT_S + 10)
+
     async def of(self, story: str, refused: str | None) -> Whereabouts | None:
         """Return where the work of a story is; None where it is nowhere.
 

@@ -32,7 +32,7 @@ from handoffd.engine.run import End
 from handoffd.engine.story_texts import named
 from handoffd.engine.track import Track, Workspace
 from handoffd.engine.wording import command_for
-from handoffd.errors import HandoffdError, StoreError
+from handoffd.errors import HandoffdError, Refused, StoreError
 from handoffd.execute.base import StartRecord
 from handoffd.execute.meter import Live, noted
 from handoffd.execute.registry import is_unknown
@@ -202,7 +202,9 @@ class TrackSupervisor:
                 await self._apply_stubbornly(question)
             await self._take_turn()
         except HandoffdError as error:
-            self._log.error("not done", error=str(error))  # a turn that failed is repeated by the poller
+            # A turn that failed is repeated by the poller; a refusal is the answer to a verb.
+            tell = self._log.info if isinstance(error, Refused) else self._log.error
+            tell("not done", error=str(error))
             question.error = error
         except Exception as error:
             question.error = error  # the caller must not wait for the restart that follows

@@ -138,6 +138,21 @@ async def test_a_story_that_was_aborted_begins_anew_unless_it_shall_go_on(
     assert "US-001 goes on from handoffd/US-001, 2 commits of an earlier start" in told
 
 
+async def test_a_start_names_what_a_clone_is_without(
+    supervision: MemorySupervision, service: Service
+) -> None:
+    """A story in a clone begins at a commit: what a person has not committed is missing there."""
+    supervision.without = ("shop/cart.py", "shop/till.py")
+    several = await service.call("start", "shop", {"story": "US-001"}, EVE)
+    supervision.without = ("shop/cart.py",)
+    one = await service.call("start", "shop", {"story": "US-001"}, EVE)
+
+    look = "to look: git -C /srv/shop status --short"
+    are = "shop/cart.py, shop/till.py are not committed, so the story begins without them"
+    assert [[f"{are}; {look}"]] == [several["warnings"]]
+    assert [f"shop/cart.py is not committed, so the story begins without it; {look}"] == one["warnings"]
+
+
 async def test_a_custom_task_has_an_id_or_a_label(supervision: MemorySupervision, service: Service) -> None:
     """A label is checked like a story's id: it becomes part of paths."""
     await service.call("custom", "shop", {"text": "tidy up"}, EVE)

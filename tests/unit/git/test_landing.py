@@ -253,6 +253,24 @@ def test_a_conflict_is_refused_and_leaves_everything(root: Path, landing: Landin
     )
 
 
+def test_what_a_person_has_not_committed_is_known_and_not_touched(root: Path, landing: Landing) -> None:
+    """Staged or not, and new files; nothing that is ignored, inside another repository, or handoffd's own."""
+    (root / ".git/info/exclude").write_text("*.log\n")
+    assert () == landing.uncommitted()
+    (root / "kept").write_text("being written\n")
+    (root / "staged").write_text("staged\n")
+    git(root, "add", "staged")
+    (root / "other").unlink()
+    for name in ("new", "noise.log", ".ai/STATE.json", "inner/file"):
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_text(name)
+    git(root / "inner", "init", "--quiet")
+    before = (root / ".git/index").read_bytes()
+
+    assert ("kept", "new", "other", "staged") == landing.uncommitted()
+    assert before == (root / ".git/index").read_bytes()
+
+
 def test_a_merge_by_hand_goes_into_the_branch_that_the_story_lands_on(root: Path, landing: Landing) -> None:
     """Git merges into what is checked out: so that comes first. Changes in the way are named."""
     (root / "kept").write_text("mine\n")

@@ -169,6 +169,18 @@ async def test_the_notice_of_the_end_says_what_landing_would_do(tmp_path: Path, 
         assert where.command == notice.action
 
 
+@pytest.mark.parametrize("kind", ["clone", "root"])
+async def test_only_a_story_in_a_clone_begins_without_what_a_person_has_not_committed(
+    tmp_path: Path, kind: str
+) -> None:
+    """In the project's folder its agents see all of it."""
+    async with at_review(tmp_path, f"workspace: {kind}\n") as (_, project):
+        at(project.root, "draft.txt").write_text("a person's")
+
+        without = ("draft.txt",) if kind == "clone" else ()
+        assert without == await project.landings.places.uncommitted()
+
+
 async def test_what_is_there_is_not_tested_again(tmp_path: Path) -> None:
     """Neither a second time nor where a person has merged it."""
     async with done(tmp_path) as (here, project):

@@ -1204,7 +1204,8 @@ async def test_a_story_that_is_done_is_waited_for_when_its_track_works_on_anothe
         )
         await eventually(for_the_first)
         await project.landings.land(LandingRequest(story="US-001", by="mei"), 60)
-        for_the_next: Callable[[], Any] = partial(waits, "US-003", f"handoffd status {project.root}")
+        look = f"handoffd log {project.root} --follow --story US-003"
+        for_the_next: Callable[[], Any] = partial(waits, "US-003", look)
         await eventually(for_the_next)
         assert not (tmp_path / "at-US-002-impl").exists()
 
