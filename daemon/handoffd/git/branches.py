@@ -21,20 +21,32 @@ from handoffd.engine.wording import first_few
 from handoffd.errors import StoreError
 from handoffd.failpoints import reached
 from handoffd.files.atomic import replace_text
-from handoffd.files.rooted import read_project_file, write_project_file
+from handoffd.files.rooted import write_project_file
 from handoffd.git.command import (
     FAILED,
     Git,
+    bring,
     changed_paths,
     follows,
     goes_on,
     holds,
     is_commit,
     is_more_in,
+    is_whole,
     meeting,
     merged_tree,
+    packed,
 )
-from handoffd.git.repository import COMMIT, Repository, as_part, heads_in, in_use, repository_at
+from handoffd.git.repository import (
+    COMMIT,
+    Repository,
+    as_part,
+    end_of,
+    heads_in,
+    in_use,
+    repository_at,
+    said_in,
+)
 from handoffd.git.worktree import (
     FIRST_LIMIT_S,
     LIMIT_S,
@@ -56,14 +68,11 @@ _END = "end"
 _TAKING = "taking"
 _PACKED = "packed"
 """Says up to which commit there is a pack that no clone is needed for."""
-_MOST_SAID = 300
 _MEANT = "meant"
 """The index of a commit that has not all of the folder."""
 _LOCKS = ("index.lock", "HEAD.lock")
 _UNFINISHED = ("MERGE_HEAD", "MERGE_MSG", "MERGE_MODE", "AUTO_MERGE", "CHERRY_PICK_HEAD", "REVERT_HEAD")
 _UNFINISHED_FOLDERS = ("rebase-merge", "rebase-apply", "sequencer")
-_FEW_OBJECTS = 100
-"""As many objects are kept one by one, as git does when it fetches; more stay together in a pack."""
 
 
 def branch_of(repository: Repository, story: str) -> str:
@@ -109,6 +118,9 @@ class StoryBranch:
         if seen is None or seen.folder != workspace.folder:  # of a clone that is gone, the project was seen
             seen = Worktree(workspace.folder, state_dir, environment)
         self._worktree, self._seen = seen, seen.seen
+        self._lock: int | None = None
+        self.lost = ""
+        """The last commit of ours, where an agent has taken it out of its clone and no pack has it."""
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -148,18 +160,35 @@ class StoryBranch:
             if only_papers:
                 self._must_be_papers(repository, git, tree)
             known = parent and git.run("rev-parse", "--verify", f"{parent}^{{tree}}").decode().strip()
-            if parent is not None and tree == known:
-                made = parent
-            else:
-                parents = () if parent is None else ("-p", parent)
-                told = git.run("commit-tree", tree, *parents, given=message, at=at, author=author)
-                made = told.decode().strip()
+            made = parent
+            if made is None or tree != known:
+                made = git.commit(tree, *([made] if made else ()), message=message, at=at, author=author)
             if self._clone:
                 self._stand(repository, made)
             else:
                 self._may_move(repository)
-                self._move(git, end_of(repository, self._ref), made)
+                if (was := end_of(repository, self._ref)) != made:
+                    git.move_ref(self._ref, made, was or "0" * len(made))
             return made
+
+    @disk_faults()
+    def accept(self, message: bytes, author: str | None, at: datetime) -> str | None:
+        """Have the branch hold what its agent has committed by now; return its end, None where it has none.
+
+        What was accepted before is never lost: where the agent has rewritten it, a merge has both.
+        """
+        if not self._clone:
+            return end_of(repository_at(self._root), self._ref) or None
+        with self._opened(self._worktree.limit_s) as (repository, git):
+            git.durable = True
+            end, head = self._parent(repository, git), repository.head()
+            if end is not None and head not in {None, end} and is_whole(git, end, head or ""):
+                parents = (end,) if follows(git, head or "", end) else (end, head or "")
+                end = git.commit(f"{head}^{{tree}}", *parents, message=message, at=at, author=author)
+                self._stand_on(repository, end)
+            if end is not None:
+                note_end(self._worktree, end)
+            return end
 
     def _tree(self, repository: Repository, git: Git, parent: str | None) -> str:
         """Return the folder's tree; a clone is at the commit before the next one by then."""
@@ -186,7 +215,7 @@ class StoryBranch:
         return git.run("write-tree", index=_MEANT).decode().strip()
 
     def _must_be_papers(self, repository: Repository, git: Git, tree: str) -> None:
-        last = _line(self._worktree.shadow / _END) or self._base
+        last = self._accepted or self._base
         told = git.run("diff-tree", "-r", "-z", "--name-only", "--no-renames", last or tree, tree)
         papers = {f"{repository.within}PROJECT_MEMORY.md", f"{repository.within}{_HISTORY}"}
         others = sorted({*filter(None, map(os.fsdecode, told.split(b"\0")))} - papers)
@@ -214,8 +243,7 @@ class StoryBranch:
             merged, conflicts = merged_tree(git, news, parent)
             if conflicts:
                 return None
-            told = git.run("commit-tree", merged, "-p", parent, "-p", news, given=message, at=at)
-            made = told.decode().strip()
+            made = git.commit(merged, parent, news, message=message, at=at)
             replace_text(self._worktree.shadow / _TAKING, f"{parent} {made}\n")
             reached("before_taking_in")
             git.run("read-tree", "-m", "-u", parent, made)
@@ -231,10 +259,10 @@ class StoryBranch:
         That is what it was asked for where the story could not be landed. Only since the last commit of ours.
         """
         with self._opened(LIMIT_S) as (repository, git):
-            news, ours = self._news(), _line(self._worktree.shadow / _END) or self._base or ""
+            news, ours = self._news(), self._accepted or self._base or ""
             if news == self._base:  # there is none: all that the story does follows that commit
                 return frozenset()
-            heads = [repository.head() or "", _line_of_agents(repository, "MERGE_HEAD")]
+            heads = [repository.head() or "", repository.said("MERGE_HEAD")]
             was = meeting(git, ours, news)
             found: set[bytes] = set()
             for now in {meeting(git, head, news) for head in heads} - {was, ""} if was else ():
@@ -257,11 +285,12 @@ class StoryBranch:
     def unkept(self) -> str | None:
         """Return what of a clone is on no ref of the project's repository, in words; None: nothing."""
         with self._opened(self._worktree.limit_s) as (repository, git):
-            tree, head = self._worktree.tree(repository, git), repository.head()
+            head, tree = repository.head(), self._worktree.tree(repository, git)
             tree = self._with_history(repository, git, tree)
-            end = end_of(repository_at(self._root), self._ref) or self._base
-            own = {head or "", _line_of_agents(repository, self._ref)} - {end}
-            if end is None or is_more_in(git, own, end):
+            end, ours = end_of(repository_at(self._root), self._ref) or self._base, self._accepted
+            own = {head or "", repository.said(self._ref)} - {end}
+            is_there = ours in {"", end} or (is_commit(git, ours) and follows(git, ours, end or ours))
+            if end is None or not is_there or is_more_in(git, own, end):
                 return UNPUBLISHED
             if is_more_in(git, {*heads_in(Path(repository.common))} - {end}, end, *self._left().values()):
                 return LEFT
@@ -282,19 +311,18 @@ class StoryBranch:
     @disk_faults()
     def keep_others(self) -> None:
         """Keep by refs of the project what an agent has left on other branches, or in a stash."""
-        with self._opened(self._worktree.limit_s) as (repository, git):
+        with self._opened(self._worktree.limit_s) as (repository, git), self._bringing():
             self._keep_others(repository, git)
 
     def _keep_others(self, repository: Repository, git: Git, *kept: str) -> None:
         """Keep by refs what the branches of a clone have beside ours, and beside what is `kept` already."""
-        project = repository_at(self._root)
-        into, end = self._into(project, git), end_of(project, self._ref) or self._base
+        end = end_of(repository_at(self._root), self._ref) or self._base
         heads = [one for one in heads_in(Path(repository.common)) if COMMIT.fullmatch(one)]
         for head in sorted(set(heads)) if end else ():
             known = [one for one in (end, *kept, self._base, self._news(), *self._left().values()) if one]
             if is_commit(git, head) and is_more_in(git, {head}, *known):
-                self._bring(git, into, known, head)
-                into.move_ref(f"refs/{self._branch}/left-{head[:12]}", head, "0" * len(head))
+                self._bring(git, known, head)
+                self._into().move_ref(f"refs/{self._branch}/left-{head[:12]}", head, "0" * len(head))
 
     def _left(self) -> dict[str, str]:
         """Return the refs that keep what its agent has left beside the branch, and where they end."""
@@ -304,11 +332,10 @@ class StoryBranch:
     @disk_faults()
     def is_landed(self) -> bool:
         """Return whether the branch that the story began at, or the checkout, has the whole branch."""
-        with self._opened(LIMIT_S) as (_, git):
-            project = repository_at(self._root)
+        with self._opened(LIMIT_S):
+            project, into = repository_at(self._root), self._into()
             end, head = end_of(project, self._ref), project.head()
             onto = end_of(project, f"{HEADS}{self._onto}") if self._onto is not None else ""
-            into = self._into(project, git)
             return not end or any(holds(into, one, end) for one in (head, onto) if one)
 
     @disk_faults()
@@ -318,27 +345,36 @@ class StoryBranch:
         Where it is, already: in a project's own folder there is nothing to bring. Commits that a person has
         added there stay. `ours`: only up to the last commit of ours, as an agent may be at work by now.
         """
-        project, shadow = repository_at(self._root), self._worktree.shadow
+        project = repository_at(self._root)
         known = end_of(project, self._ref)
-        if not self._clone or (ours and _line(shadow / _END) in {"", known or self._base}):
+        if not self._clone or (ours and self._accepted in {"", known or self._base}):
             return known or None
+        if ours and self._packed(self._accepted) is not None:  # then whatever git does takes no one's time
+            return self._brought(project, None, self._accepted)
         with self._opened(FIRST_LIMIT_S) as (repository, git):
+            end = self._accepted if ours else self._parent(repository, git)
+            return None if end is None else self._brought(project, git, end)
+
+    def _brought(self, project: Repository, git: Git | None, end: str) -> str:
+        """Have the project's branch end at a commit. `git` works on the clone; None: there is a pack."""
+        with self._bringing():
             known = end_of(project, self._ref)
-            end = _line(shadow / _END) if ours else self._parent(repository, git)
-            if end is None or end == known:
+            if end == known:
                 return end
             self._may_move(project)
-            into = self._into(project, git)
-            self._bring(git, into, self._behind(known), end)
+            self._bring(git, self._behind(known), end)
+            into = self._into()
             # By the project's objects: an agent may have made up what the clone's say.
             if not is_commit(into, end) or not follows(into, known or self._base or end, end):
                 if known and is_commit(into, end) and follows(into, end, known):
                     return known
                 raise self._diverged(project)
             reached("before_publishing")
-            self._move(into, known, end)
-            if not ours:
+            into.move_ref(self._ref, end, known or "0" * len(end))
+            if git is not None:
                 note_end(self._worktree, end)
+            if (pack := self._packed(end)) is not None:
+                self._drop(f"{pack.stem}.*")
             return end
 
     @disk_faults()
@@ -347,12 +383,15 @@ class StoryBranch:
 
         The next agent owns the clone, with its objects.
         """
+        if not self._clone:
+            return 0
         with self._opened(FIRST_LIMIT_S) as (_, git):
-            end, known = _line(self._worktree.shadow / _END), end_of(repository_at(self._root), self._ref)
-            if end == known:
+            end, known = self._accepted, end_of(repository_at(self._root), self._ref)
+            if end in {"", known or self._base}:
                 return 0
-            pack = self._pack(git, self._behind(known), end)
-            replace_text(self._worktree.shadow / _PACKED, f"{end}\n")
+            pack = self._packed(end) or packed(git, "kept", self._behind(known), (end,))
+            replace_text(self._worktree.shadow / _PACKED, f"{end} {pack.name}\n")
+            self._drop("kept-*", but=pack.stem)
             return pack.stat().st_size
 
     def _behind(self, known: str) -> list[str]:
@@ -370,31 +409,29 @@ class StoryBranch:
         if self._clone and self.left_out:
             hint = f"cd {quote(self._worktree.folder)}  # move it away or remove it, then try again"
             raise StoreError(f"no ref can keep {self._left_out_in_words}", code="BRANCH_BEHIND", hint=hint)
-        with self._opened(self._worktree.limit_s) as (repository, git):
+        with self._opened(self._worktree.limit_s) as (repository, git), self._bringing():
             project = repository_at(self._root)
-            known, into = end_of(project, self._ref), self._into(project, git)
+            known = end_of(project, self._ref)
             end = end or known
             if known:
                 self._may_move(project)
             if end != known:
                 if known and not follows(git, known, end):
                     raise self._diverged(project)
-                self._bring(git, into, self._behind(known), end)
+                self._bring(git, self._behind(known), end)
             kept = f"refs/{self._branch}/discarded-{at:%Y%m%dT%H%M%SZ}"
-            into.move_ref(kept, end, "0" * len(end))
+            self._into().move_ref(kept, end, "0" * len(end))
             if self._clone:
                 self._keep_others(repository, git, end)
             if known:
-                into.delete_ref(self._ref, known)
+                self._into().delete_ref(self._ref, known)
             return kept
 
     @disk_faults()
     def bring_snapshots(self, commits: Sequence[str]) -> None:
         """Copy commits that were made of a clone's files into the project's objects; no ref moves."""
-        with self._opened(self._worktree.limit_s) as (_, git):
-            known = end_of(repository_at(self._root), self._ref), self._base, self._news()
-            into = self._into(repository_at(self._root), git)
-            self._bring(git, into, [one for one in known if one], *commits)
+        with self._opened(self._worktree.limit_s) as (_, git), self._bringing():
+            self._bring(git, self._behind(end_of(repository_at(self._root), self._ref)), *commits)
 
     # --- the clone -------------------------------------------------------------------------------
     @disk_faults()
@@ -405,7 +442,7 @@ class StoryBranch:
         """
         self._worktree.repair()
         clone = self._worktree.repository()
-        said = _said_in(os.path.join(clone.folder, "HEAD"))
+        said = said_in(os.path.join(clone.folder, "HEAD"))
         kept, broken = clone.value_of(self._ref), not said or not self._has_head(clone)
         if broken and COMMIT.fullmatch(kept) is not None:
             self._stand_on(clone, kept)  # it may have the agent's own commits
@@ -442,8 +479,8 @@ class StoryBranch:
         known, head = end_of(repository_at(self._root), self._ref) or self._base, repository.head()
         if not self._clone:
             return known or head
-        ours = _line(self._worktree.shadow / _END)
-        known = ours if ours and is_commit(git, ours) else known
+        if ours := self._accepted:
+            known = ours if is_commit(git, ours) or self._bring_again(git, ours) else known
         if head is None or head == known or not is_commit(git, head):
             return known
         return head if known is None or goes_on(git, known, head) else known
@@ -501,60 +538,53 @@ class StoryBranch:
         log = f"git -C {quote(project.top)} log {quote(self._branch)}"
         return StoreError(why, code=DIVERGED, hint=log)
 
-    def _into(self, project: Repository, git: Git) -> Git:
+    @contextmanager
+    def _bringing(self) -> Iterator[None]:
+        """Be the only one that brings commits of this clone into the project; the clone may be in use."""
+        with self._worktree.locked(FIRST_LIMIT_S, "bringing") as self._lock:
+            yield
+
+    def _into(self) -> Git:
         """Return git on the project's objects alone."""
-        program = self._worktree.program()
-        into = Git(program, project, self._worktree.shadow, self._environment, LIMIT_S)
-        into.durable, into.lock = True, git.lock
+        project, program = repository_at(self._root), self._worktree.program()
+        into = Git(program, project, self._worktree.shadow, self._environment, FIRST_LIMIT_S)
+        into.durable, into.lock = True, self._lock
         return into
 
-    def _bring(self, git: Git, into: Git, known: list[str], *ends: str) -> None:
+    def _bring(self, git: Git | None, known: list[str], *ends: str) -> None:
         """Copy the commits up to `ends` into the project's objects, after each object was checked."""
-        shadow = self._worktree.shadow
-        is_packed = _line(shadow / _PACKED) == " ".join(ends)
-        pack = next(shadow.glob("brought-*.pack"), None) if is_packed else None
-        pack = pack or self._pack(git, known, *ends)
         try:
-            into.run("index-pack", "--strict", "-o", str(shadow / "brought-checked.idx"), str(pack))
+            bring(git, self._into(), self._packed(*ends), known, ends)
         except StoreError as error:
-            self._drop_pack()
-            why = f"the commits of {self._branch} are not sound: {error.message}"
-            hint = f"git -C {quote(self._worktree.folder)} log {known[0]}.."
+            why = f"git could not take the commits of {self._branch} into the project: {error.message}"
+            unsound = f"git -C {quote(self._worktree.folder)} log {known[0]}.."
+            hint = f"df -h {quote(self._root)}" if "No space" in error.message else unsound
             raise StoreError(why, code=error.code, hint=hint) from error
-        words = ("unpack-objects", "-q") if _count_in(pack) < _FEW_OBJECTS else ("index-pack", "--stdin")
-        into.run(*words, given=pack)
-        self._drop_pack()
 
-    def _pack(self, git: Git, known: list[str], *ends: str) -> Path:
-        """Put the commits up to `ends`, and all that they need, into a pack beside our index.
+    def _bring_again(self, git: Git, end: str) -> bool:
+        """Have the last commit of ours again, which an agent has taken out of its clone, if that can be."""
+        if self._packed(end) is None:
+            self.lost = end
+            return False
+        with self._bringing():
+            self._bring(git, self._behind(end_of(repository_at(self._root), self._ref)), end)
+        return True
 
-        It is thrown away, so it need not be small: git would look for likenesses for minutes.
-        """
-        self._drop_pack()
-        wanted = "".join(f"{one}\n" for one in (*ends, *(f"^{one}" for one in known)))
-        place = str(self._worktree.shadow / "brought")
-        quick = ("--window=0", "--compression=1")
-        told = git.run("pack-objects", "--revs", "-q", *quick, place, given=wanted.encode())
-        return Path(f"{place}-{told.decode().strip()}.pack")
+    def _packed(self, *ends: str) -> Path | None:
+        """Return the pack that is kept of the commits up to these, if it is there."""
+        end, _, name = _line(self._worktree.shadow / _PACKED).partition(" ")
+        pack = self._worktree.shadow / name
+        return pack if name and (end,) == ends and pack.exists() else None
 
-    def _drop_pack(self) -> None:
-        (self._worktree.shadow / _PACKED).unlink(missing_ok=True)  # first: it says that the pack is whole
-        for path in self._worktree.shadow.glob("brought-*"):
-            path.unlink()
+    def _drop(self, pattern: str, but: str = "") -> None:
+        for path in self._worktree.shadow.glob(pattern):
+            if path.stem != but:
+                path.unlink(missing_ok=True)
 
-    def _move(self, git: Git, known: str, commit: str) -> None:
-        """Have the project's branch end at a commit, if it still ends where it did."""
-        if known != commit:
-            git.move_ref(self._ref, commit, known or "0" * len(commit))
-
-
-def end_of(repository: Repository, ref: str) -> str:
-    """Return the commit at the end of a branch, empty when it is not there. Raises StoreError."""
-    value = repository.value_of(ref)
-    if value and COMMIT.fullmatch(value) is None:
-        why = f"{ref} in {repository.top} is not a branch of its own: {value[:_MOST_SAID]!r}"
-        raise StoreError(why, code=FAILED)
-    return value
+    @property
+    def _accepted(self) -> str:
+        """The last commit of a clone that is not its agent's to change; empty where there is none."""
+        return _line(self._worktree.shadow / _END)
 
 
 def note_end(worktree: Worktree, commit: str) -> None:
@@ -567,28 +597,3 @@ def _line(path: Path) -> str:
         return path.read_text().strip()
     except FileNotFoundError:
         return ""
-
-
-def _said_in(path: str) -> bytes:
-    """Return the beginning of a file of an agent's; empty where it is none."""
-    with suppress(OSError):
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            return os.read(file, _MOST_SAID) if stat.S_ISREG(os.fstat(file).st_mode) else b""
-        finally:
-            os.close(file)
-    return b""
-
-
-def _count_in(pack: Path) -> int:
-    """Return how many objects a pack has, as its header says."""
-    with pack.open("rb") as file:
-        return int.from_bytes(file.read(12)[8:], "big")
-
-
-def _line_of_agents(repository: Repository, name: str) -> str:
-    """Return what a small file of a clone's repository says; empty when there is none, or a link."""
-    with suppress(StoreError):
-        seen = read_project_file(Path(repository.folder), name, _MOST_SAID)
-        return "" if seen is None else os.fsdecode(seen.content).strip()
-    return ""

@@ -28,9 +28,9 @@ from handoffd.errors import StoreError
 from handoffd.files.atomic import digest_of, replace_text
 from handoffd.files.rooted import open_parent, read_project_file, write_project_file
 from handoffd.files.run_removal import bytes_below
-from handoffd.git.branches import HEADS, branch_of, end_of, note_end
+from handoffd.git.branches import HEADS, branch_of, note_end
 from handoffd.git.command import PAPERS, Git, setting
-from handoffd.git.repository import Repository, as_part, repository_at
+from handoffd.git.repository import Repository, as_part, end_of, repository_at
 from handoffd.git.worktree import (
     LIMIT_S,
     WORKSPACES,

@@ -89,6 +89,14 @@ class Git:
         dates = {} if at is None else {f"GIT_{who}_DATE": at.isoformat() for who in ("AUTHOR", "COMMITTER")}
         return self._told(words, {**self._places(index), **dates, **_signed(author)}, given, fine)[0]
 
+    def commit(
+        self, tree: str, *parents: str, message: bytes, at: datetime, author: str | None = None
+    ) -> str:
+        """Make a commit of a tree that no branch has, and return it."""
+        behind = (word for parent in parents for word in ("-p", parent))
+        told = self.run("commit-tree", tree, *behind, given=message, at=at, author=author)
+        return told.decode().strip()
+
     def is_so(self, *words: str) -> bool:
         """Return whether git says yes to a question: by its exit code, 0 or 1."""
         return self._told(words, self._places("index"), b"", (0, 1))[1] == 0
@@ -339,10 +347,63 @@ def is_more_in(git: Git, heads: set[str], *ends: str) -> bool:
 
 def goes_on(git: Git, known: str, head: str) -> bool:
     """Return whether a commit follows a known one, and nothing of what is new in it is missing."""
-    words = ("rev-list", "--objects", "--quiet", head, f"^{known}")
     with suppress(StoreError):
-        return follows(git, known, head) and git.is_so(*words)
+        return follows(git, known, head) and is_whole(git, known, head)
     return False
+
+
+def is_whole(git: Git, known: str, head: str) -> bool:
+    """Return whether a commit is there, with all that a known one does not have of it."""
+    with suppress(StoreError):
+        return git.is_so("rev-list", "--objects", "--quiet", head, f"^{known}")
+    return False
+
+
+# --- commits in a pack --------------------------------------------------------------------------------
+_FEW_OBJECTS = 100
+"""As many objects are kept one by one, as git does when it fetches; more stay together in a pack."""
+
+
+def packed(git: Git, name: str, known: Collection[str], ends: Collection[str]) -> Path:
+    """Put the commits up to `ends`, and all that they need beside the known ones, into a pack in our folder.
+
+    Its path is `NAME-DIGEST.pack`. It is thrown away, so it need not be small: git would look for likenesses
+    for minutes.
+    """
+    wanted = "".join(f"{one}\n" for one in (*ends, *(f"^{one}" for one in known)))
+    place, quick = str(git.shadow / name), ("--window=0", "--compression=1")
+    told = git.run("pack-objects", "--revs", "-q", *quick, place, given=wanted.encode())
+    return Path(f"{place}-{told.decode().strip()}.pack")
+
+
+def bring(
+    git: Git | None, into: Git, kept: Path | None, known: Collection[str], ends: Collection[str]
+) -> None:
+    """Copy the commits up to `ends` into the objects of a repository, once each object was checked.
+
+    They come from the pack that is kept of them; without one, from where `git` works.
+    """
+    _clear(into.shadow)  # a daemon may have died here
+    try:
+        if kept is not None:  # under a name of its own: a newer one may take its place meanwhile
+            pack = kept.with_name(f"brought-{kept.name}")
+            os.link(kept, pack)
+        elif git is not None:
+            pack = packed(git, "brought", known, ends)
+        else:
+            raise StoreError("their pack is gone", code=FAILED)
+        into.run("index-pack", "--strict", "-o", str(into.shadow / "brought-checked.idx"), str(pack))
+        with pack.open("rb") as file:
+            count = int.from_bytes(file.read(12)[8:], "big")
+        words = ("unpack-objects", "-q") if count < _FEW_OBJECTS else ("index-pack", "--stdin")
+        into.run(*words, given=pack)
+    finally:
+        _clear(into.shadow)
+
+
+def _clear(shadow: Path) -> None:
+    for path in shadow.glob("brought-*"):
+        path.unlink()
 
 
 # --- the tree of a merge ------------------------------------------------------------------------------

@@ -26,11 +26,11 @@ from handoffd.engine.wording import conflicts_in_words, counted
 from handoffd.errors import Refused, StoreError
 from handoffd.failpoints import reached
 from handoffd.files.atomic import replace_text
-from handoffd.git.branches import HEADS, branch_of, end_of
+from handoffd.git.branches import HEADS, branch_of
 from handoffd.git.checkout import BUSY, IN_THE_WAY, Checkout
 from handoffd.git.clones import APART
 from handoffd.git.command import Git, changed_paths, holds, in_conflict_by_hand, is_commit, merged_tree
-from handoffd.git.repository import Repository
+from handoffd.git.repository import Repository, end_of
 from handoffd.git.worktree import Worktree, disk_faults
 
 LIMIT_S = 60.0
@@ -94,6 +94,8 @@ class Outlook(Struct, frozen=True, kw_only=True):
     def in_words(self, *, aborted: bool) -> str:
         """Return what a landing would do, or what there is of an aborted story: the same on every screen."""
         commits, files, onto = counted(self.commits, "commit"), counted(self.files, "file"), self.onto
+        if aborted and self.unkept is not None and not self.commits:
+            return "aborted; its clone has work that is on no branch"
         if aborted and self.would != "landed":
             return "aborted" if onto is None else f"aborted; {commits} that {onto} does not have"
         if self.unkept is not None:
@@ -309,17 +311,14 @@ class Landing:
             tree = _must_fit(git, branch, *_alone(git, was, end, base, at))
             if tree == _tree_of(git, was):
                 return was
-            made = git.run("commit-tree", tree, "-p", was, given=message + _ALONE, at=at)
-            return made.decode().strip()
+            return git.commit(tree, was, message=message + _ALONE, at=at)
         # One commit goes there as it is. Of several, some add tests that fail at first: who looks for
         # a fault with `git bisect --first-parent` must not meet these.
         if git.run("rev-list", "--parents", end, f"^{was}").split() == [end.encode(), was.encode()]:
             return end
         if holds(git, was, end):
             return was
-        tree = _must_fit(git, branch, was, end)
-        made = git.run("commit-tree", tree, "-p", was, "-p", end, given=message, at=at)
-        return made.decode().strip()
+        return git.commit(_must_fit(git, branch, was, end), was, end, message=message, at=at)
 
     def _merging(self, repository: Repository, branch: str, ref: str) -> str:
         """Return the command: git merges into what is checked out."""

@@ -39,6 +39,8 @@ _UNFINISHED: Mapping[str, str] = {
 
 _REBASED = ("rebase-merge/head-name", "rebase-apply/head-name")
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+MOST_SAID = 300
+"""The bytes of a file that has the name of a commit, or of a branch."""
 _LONGEST = 4096 + len("gitdir: \n")
 
 
@@ -115,6 +117,13 @@ class Repository(Struct, frozen=True, kw_only=True):
         loose = _line_in(os.path.join(self.common, ref))
         return loose or _packed(os.path.join(self.common, "packed-refs"), ref)
 
+    def said(self, name: str) -> str:
+        """Return what a small file of git's folder says; empty where it is none, or behind a link."""
+        with suppress(StoreError):
+            seen = read_project_file(Path(self.folder), name, MOST_SAID)
+            return "" if seen is None else os.fsdecode(seen.content).strip()
+        return ""
+
     def refs_at(self, prefix: str) -> list[str]:
         """Return the refs in one folder of refs whose names begin so, in order: `refs/handoffd/US-1/dis`."""
         folder = os.path.dirname(prefix)
@@ -122,6 +131,15 @@ class Repository(Struct, frozen=True, kw_only=True):
         lines = _lines_of_packed(os.path.join(self.common, "packed-refs"))
         names |= {os.fsdecode(line.split(b" ", 1)[1]) for line in lines if b" refs/" in line}
         return sorted(ref for ref in names if ref.startswith(prefix) and "/" not in ref[len(folder) + 1 :])
+
+
+def end_of(repository: Repository, ref: str) -> str:
+    """Return the commit at the end of a branch, empty when it is not there. Raises StoreError."""
+    value = repository.value_of(ref)
+    if value and COMMIT.fullmatch(value) is None:
+        why = f"{ref} in {repository.top} is not a branch of its own: {value[:MOST_SAID]!r}"
+        raise StoreError(why, code="GIT_FAILED")
+    return value
 
 
 def in_use(repository: Repository) -> set[str]:
@@ -318,16 +336,20 @@ def _folder_of_git(repository: str) -> str | None:
     return os.path.join(repository, named) if named else None
 
 
-def _line_in(path: str) -> str:
-    """Return what a small file of git says; empty when it is none, a link or a pipe."""
+def said_in(path: str, most: int = MOST_SAID) -> bytes:
+    """Return the beginning of a file that an agent may have written; of a link or a pipe, nothing."""
     with suppress(OSError, ValueError):
         file = os.open(path, _READ)
         try:
-            text = os.read(file, _LONGEST) if stat.S_ISREG(os.fstat(file).st_mode) else b""
+            return os.read(file, most) if stat.S_ISREG(os.fstat(file).st_mode) else b""
         finally:
             os.close(file)
-        return os.fsdecode(text.strip())
-    return ""
+    return b""
+
+
+def _line_in(path: str) -> str:
+    """Return what a small file of git says; empty when it is none, a link or a pipe."""
+    return os.fsdecode(said_in(path, _LONGEST).strip())
 
 
 # --- what git obeys -----------------------------------------------------------------------------------

@@ -116,14 +116,13 @@ class Snapshots:
     ) -> Snapshot:
         """Make a tree of the files a commit, and a ref of it."""
         head = repository.head()
-        parent = () if head is None else ("-p", head)
+        parent = () if head is None else (head,)
         name = self._name_of(label)
-        told = git.run("commit-tree", tree, *parent, given=_message(label, name), at=label.at)
         made = Snapshot(
             label=label,
             name=name,
             ref=f"{_prefix(repository, label.story)}{as_part(name)}",
-            commit=told.decode().strip(),
+            commit=git.commit(tree, *parent, message=_message(label, name), at=label.at),
             beside=beside,
             left=left,
         )

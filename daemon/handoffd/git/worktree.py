@@ -36,6 +36,8 @@ WORKSPACES = "workspaces"
 LARGEST = 32 * 1024 * 1024
 """A file of more bytes is left as the last commit or snapshot has it."""
 
+BUSY = "GIT_BUSY"
+
 _HEAD = "head"
 _OTHERS = "others"
 _MOST_LEFT_OUT = 64
@@ -124,10 +126,13 @@ class Worktree:
             yield repository, git
 
     @contextmanager
-    def locked(self, limit_s: float) -> Iterator[int]:
-        """Be the only one that changes our index, and what is beside it, whatever its process."""
+    def locked(self, limit_s: float, name: str = "lock") -> Iterator[int]:
+        """Be the only one that changes our index, and what is beside it, whatever its process.
+
+        Another `name` is for something else. Raises StoreError (GIT_BUSY) after `limit_s` seconds.
+        """
         self.shadow.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with open(self.shadow / "lock", "wb") as lock:
+        with open(self.shadow / name, "wb") as lock:
             _wait_for(lock.fileno(), time.monotonic() + limit_s)
             yield lock.fileno()
 
@@ -194,7 +199,7 @@ class Worktree:
         """Return the project's paths that differ from our index: the ones to take in, and the ones gone."""
         here: list[bytes] = []
         gone: list[bytes] = []
-        large: list[str] = []
+        large: list[bytes] = []
         top = os.fsencode(repository.top)
         is_ours = self.ours(repository)
         paths = [path for path in self._listed(repository, git).split(b"\0") if path and is_ours(path)]
@@ -209,9 +214,15 @@ class Worktree:
             elif can_be_kept(top, path, found):
                 here.append(path)
             else:
-                large.append(os.fsdecode(path))
-        self.too_large = large
+                large.append(path)
+        self.too_large = self._unlike(git, large)
         return here, gone
+
+    def _unlike(self, git: Git, paths: Sequence[bytes]) -> list[str]:
+        """Return the paths whose files are not as our index has them, also where they were only touched."""
+        words = [f":(top,literal){os.fsdecode(path)}" for path in paths]
+        told = git.run("ls-files", "-z", "--others", "--modified", "--", *words) if words else b""
+        return [os.fsdecode(path) for path in told.split(b"\0") if path]
 
     def _listed(self, repository: Repository, git: Git) -> bytes:
         """Return the paths that differ from our index, each with a zero byte behind it.
@@ -378,7 +389,8 @@ def _wait_for(lock: int, until: float) -> None:
             return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() >= until:
-                raise StoreError("the files are being kept by another process", code=TOO_SLOW) from None
+                why = "another process of handoffd works with this repository for long"
+                raise StoreError(why, code=BUSY) from None
         time.sleep(_LOCK_LOOK_S)
 
 

@@ -28,12 +28,12 @@ from handoffd.engine.track import Track, Workspace
 from handoffd.engine.views import LandedView, LandingRequest, Whereabouts
 from handoffd.engine.wording import bringing_back, command_for, first_few
 from handoffd.errors import HandoffdError, Refused, StoreError
-from handoffd.git.branches import HEADS, LEFT, UNPUBLISHED, StoryBranch, branch_of, end_of
+from handoffd.git.branches import HEADS, LEFT, UNPUBLISHED, StoryBranch, branch_of
 from handoffd.git.checkout import BUSY, IN_THE_WAY
 from handoffd.git.clones import Clone, Clones
 from handoffd.git.command import TOO_SLOW
 from handoffd.git.landing import CONFLICT, FOR_LANDING, LIMIT_S, MOVED, Landing, Merge
-from handoffd.git.repository import NO_REPOSITORY, repository_at
+from handoffd.git.repository import NO_REPOSITORY, end_of, repository_at
 from handoffd.project.landing_command import LandingCommand
 from handoffd.project.whereabouts import StoryPlaces, Yard, is_closed, put_right
 from handoffd.protocol.rules import DONE
@@ -557,7 +557,8 @@ class Landings:
             self.project.root,
         )
         if state is None or state.story != story:
-            return command_for(root, "start", story, "--force")
+            others = ("--queue",) if state is not None and state.step != DONE else ()
+            return command_for(root, "start", story, "--force", *others)
         path = rules.path(state.task_type)
         step = next((one for one in path if rules.steps[one].tests == "green"), path[0])
         return command_for(root, "reopen", step, "--note", note)

@@ -49,8 +49,8 @@ class Overlaps:
         self._one_at_a_time = asyncio.Lock()
         self._let_go: set[str] = set()
         """The tracks that need not wait: they are about to be at code, if they are not yet."""
-        self._waits: dict[str, str] = {}
-        """The tracks that wait, and for which story."""
+        self._waits: dict[str, tuple[str | None, str]] = {}
+        """The tracks that wait: with which story, and for which one."""
         self._notes: dict[str, str] = {}
         """What was noted for an agent, until its track has it."""
 
@@ -59,11 +59,12 @@ class Overlaps:
         async with self._one_at_a_time:
             self.warnings.pop(name, None)
             self._let_go.discard(name)
-            why = await self._to_wait_for(name) if len(self._tracks) > 1 else None
+            several = self._files.settings.stories.parallel > 1 and bool(self._done())
+            why = await self._to_wait_for(name) if several or len(self._tracks) > 1 else None
             if why is None:
                 self._let_go.add(name)
                 return None
-            return Shortage(why=why, action=self._ending(self._waits.get(name)))
+            return Shortage(why=why, action=self._ending(self._waits.get(name, ("", None))[1]))
 
     def _ending(self, story: str | None) -> str:
         """Return the command that ends the wait for a story, or shows what keeps it."""
@@ -88,7 +89,8 @@ class Overlaps:
         if self._files.settings.stories.overlap == "warn":
             self.warnings[name] = f"{name}: {why}"
             return None
-        self._waits[name] = story
+        state = self._tracks[name].track.state
+        self._waits[name] = None if state is None else state.story, story
         return why
 
     async def _looked(self, name: str) -> _Found | None:
@@ -146,9 +148,9 @@ class Overlaps:
 
     async def _to_take_in(self, name: str) -> str | None:
         """Note what the agent of a story that has waited takes in first; no turn goes before that note."""
-        track, story = self._tracks[name], self._waits.pop(name, None)
+        track, (waiting, story) = self._tracks[name], self._waits.pop(name, (None, ""))
         state = track.track.state
-        if story is not None and state is not None and state.story is not None:
+        if state is not None and state.story is not None and state.story == waiting:
             with suppress(HandoffdError):
                 look = partial(self._git.news, state.story, track.workspace.onto)
                 news = await self._reach.asked(look, LIMIT_S + 10)

@@ -42,7 +42,7 @@ def is_closed(stories: StoriesSettings, onto: str | None) -> bool:
 
 def put_right(unkept: str | None, folder: str) -> str:
     """Return what of a clone is in no commit, and what a person can do about it, in words."""
-    do = "commit that" if (unkept or "").endswith(UNCOMMITTED) else "remove that"
+    do = "commit that" if (unkept or "").endswith(UNCOMMITTED) else "commit that yourself or move it away"
     return f"{unkept}; {do} in {folder}, or land without it"
 
 
@@ -177,12 +177,16 @@ class StoryPlaces:
         """Return what a landing would do, and whether something of the clone would not be in it; blocks."""
         base, clone = self.base(story, onto), self._clones.of(story)
         found = self._git.foreseen(story, onto, known, base)
-        if found is None or clone is None:
+        if clone is None:
             return found
         try:
             unkept = self.branch(clone).unkept()
         except StoreError as error:  # an agent may have removed what makes it a clone
             unkept = f"its clone cannot be read: {error.message}"
+        if found is None:  # nothing was accepted yet
+            if unkept is None:
+                return None
+            found = Outlook(branch=clone.workspace.branch or "", onto=onto, commits=0, would="unknown")
         place = clone.workspace.folder if unkept not in {None, UNPUBLISHED, LEFT} else None
         return replace(found, unkept=unkept if place is None else put_right(unkept, place), place=place)
 

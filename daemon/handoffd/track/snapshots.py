@@ -24,7 +24,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from handoffd.engine.decision import Decision, Refusal
-from handoffd.engine.events import Event, RolledBack
+from handoffd.engine.events import Event, Retried, RolledBack
 from handoffd.engine.run import Wrote
 from handoffd.engine.track import BroughtBack, StopReason, Track, TrackKey, Workspace
 from handoffd.engine.wording import command_for, first_few, shortened
@@ -35,7 +35,7 @@ from handoffd.execute.run import claimed
 from handoffd.execute.sandbox.plan import GUARDED, NAMESPACES, STRICT
 from handoffd.failpoints import reached
 from handoffd.files.atomic import replace_text
-from handoffd.git.branches import HEADS, StoryBranch, end_of
+from handoffd.git.branches import HEADS, StoryBranch
 from handoffd.git.clones import Clone
 from handoffd.git.command import TOO_SLOW
 from handoffd.git.labels import (
@@ -53,6 +53,7 @@ from handoffd.git.repository import (
     NO_REPOSITORY,
     Obeyed,
     disobeyed,
+    end_of,
     files_at,
     obey_again,
     obeyed_in,
@@ -104,6 +105,8 @@ class TrackSnapshots:
         label = label_of(before, event, decision, self._services.clock.now())
         now = self._services.clock.monotonic()
         measured, self._measured, self.seen = self._measured, None, None
+        if isinstance(event, Retried):  # a person may have put right what took long
+            self._rests_until = 0.0
         if label is None:
             return
         if label.result in {BEGUN, STARTED}:
@@ -230,8 +233,7 @@ class TrackSnapshots:
         """Put back what the step may not write, and return what it has changed then."""
         dispatch, found, paths = track.ledger.dispatch, undoing.found, _paths(undoing.found)
         assert dispatch is not None
-        story, step, at = dispatch.story, dispatch.step, self._services.clock.now()
-        strays = undoing.strays
+        story, step, strays, at = dispatch.story, dispatch.step, undoing.strays, self._services.clock.now()
         wanted = {paths[name] for name in strays} - {*map(os.fsencode, found.beside)}
         label = Label(story=story, step=step, result=KEPT, run=dispatch.id, at=at)
         try:
@@ -398,10 +400,9 @@ class TrackSnapshots:
         """Return the snapshots of the story in flight, by age. Raises StoreError where there are none."""
         story, snapshots = track.state.story if track.state is not None else None, self._snapshots(track)
 
-        def listed() -> tuple[Snapshot, ...]:
-            return snapshots.counted(of_this_life(snapshots.all(story)))
-
-        return await self._looking.asked(listed, LIMIT_S + 5)
+        return await self._looking.asked(
+            lambda: snapshots.counted(of_this_life(snapshots.all(story))), LIMIT_S + 5
+        )
 
     async def compared(self, track: Track, *, since_decided: bool) -> Comparison | None:
         """Return what the story has changed so far; None where there is no snapshot to compare with.
@@ -433,9 +434,8 @@ class TrackSnapshots:
     def _news(self, track: Track) -> str:
         """Return where the branch ends that a story in a clone began at; empty if it began at none."""
         where = track.works_in(self._key.project)
-        if where.kind != "clone" or where.onto is None:
-            return ""
-        return end_of(repository_at(self._key.project), f"{HEADS}{where.onto}")
+        begun = f"{HEADS}{where.onto}" if where.kind == "clone" and where.onto is not None else None
+        return "" if begun is None else end_of(repository_at(self._key.project), begun)
 
     def _snapshots(self, track: Track, seen: Worktree | None = None) -> Snapshots:
         """Return where the story's are: the project has them once its clone is gone."""

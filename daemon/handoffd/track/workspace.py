@@ -13,8 +13,8 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from shlex import join
-from typing import Any, Protocol
+from shlex import join, quote
+from typing import Any, Literal, Protocol
 
 import structlog
 from anyio import to_thread
@@ -33,14 +33,16 @@ from handoffd.execute.evidence import fault_of
 from handoffd.failpoints import reached
 from handoffd.git.branches import StoryBranch, branch_of
 from handoffd.git.clones import NO_CLONE, Clone, Clones
+from handoffd.git.command import TOO_SLOW
 from handoffd.git.labels import Label, is_first, label_of
 from handoffd.git.landing import Lacking, lacking
 from handoffd.git.repository import repository_at
 from handoffd.git.snapshots import Snapshots
-from handoffd.git.worktree import FIRST_LIMIT_S, Worktree
+from handoffd.git.worktree import BUSY, FIRST_LIMIT_S, Worktree
 from handoffd.inspection.checklist import checklist, write_checklist
 from handoffd.inspection.installs import leading_back
 from handoffd.protocol.rules import DONE
+from handoffd.protocol.state import State
 from handoffd.settings.model import ProjectSettings, StoryWorkspace
 from handoffd.track.ai_folder import bring_home, take_along
 from handoffd.track.checks import Checks
@@ -54,6 +56,8 @@ log = structlog.get_logger(__name__)
 SETUP_FAILED = "SETUP_FAILED"
 _MOST_BESIDE = 16 * 1024 * 1024
 """Bytes of a pack that is brought into the project while the next agent works: what git does for it waits."""
+_AGAIN_S = 60.0
+"""What took git too long is tried again after this many seconds, then after twice as many, up to 16 min."""
 SET_UP = ".setup"
 """How the name of a set-up's run ends."""
 
@@ -99,8 +103,10 @@ class TrackWorkspace:
         """Why the last commit was not made, or is not in the project's repository, in words."""
         self._owed: Callable[[], str | None] | None = None
         """What could not be done then."""
-        self._missed: frozenset[bytes] = frozenset()
-        """The paths in the project's own folder that a step has changed whose commit could not be made."""
+        self._missed: tuple[str | None, frozenset[bytes]] = None, frozenset()
+        """A story, and what its steps have changed in the project's own folder and could not be committed."""
+        self._put_off, self._again_s = 0, 0.0
+        """How often that has failed since, and when it is tried again, by the monotonic clock."""
         self._looks_back = True
         """Whether an earlier daemon may have died before it brought a commit into the project."""
 
@@ -343,8 +349,8 @@ class TrackWorkspace:
         if where is None or where.branch is None or label is None:
             return
         reached("before_branch")
-        message = message_of(label, before, decision.track) if self._commits_at(label) else None
-        later = message is not None and where.kind == "clone" and self._goes_on(label)
+        message = message_of(label, before, decision.track)
+        later = where.kind == "clone" and self._goes_on(label)
         kept = partial(self._kept, where, label, message, later=later)
         try:
             self.trouble = await self._git.asked(partial(kept, seen), FIRST_LIMIT_S + 10)
@@ -376,8 +382,7 @@ class TrackWorkspace:
             self._note_trouble(error)
 
     def _published(self, where: Workspace) -> None:
-        # Where agents commit for themselves, no commit says how far the work is accepted.
-        self._branch(where).publish(ours=self._files.settings.commits == "step")
+        self._branch(where).publish(ours=True)
 
     def _accepted(self, before: Track, event: Event, decision: Decision) -> Label | None:
         label = label_of(before, event, decision, self._services.clock.now())
@@ -393,44 +398,50 @@ class TrackWorkspace:
         self,
         where: Workspace,
         label: Label,
-        message: bytes | None,
+        message: bytes,
         seen: Worktree | None = None,
         *,
         later: bool,
     ) -> str | None:
         """Commit what a step has left; return what of it no commit has. `later`: it is published apart."""
         branch, author = self._branch(where, seen), self._files.settings.commit_author
-        if message is None:
-            end = branch.publish()
+        if not (commits := self._commits_at(label)):
+            end = branch.accept(message, author, label.at)
         else:
             papers = where.kind == "clone" and self._files.settings.commits == "step"
             changed = self._changed(where, label)
-            self._missed = changed or frozenset()
+            if changed == "unknown":
+                look = f"git -C {quote(self._key.project)} status"
+                return f"{label.step} is not committed: which files it changed is not known; to look: {look}"
+            own = None if changed == "all" else changed
+            self._missed = label.story, own or frozenset()
             end = branch.commit(
-                message, author, label.at, only_papers=papers and self._writes_papers(label.step),
-                changed=changed,
-            )  # fmt: skip
-            self._missed = frozenset()
+                message, author, label.at, only_papers=papers and self._writes_papers(label.step), changed=own
+            )
+            self._missed = None, frozenset()
         by_agents = self._files.settings.commits == "agent" and where.kind == "clone"
-        left_out = branch.left_out if message is not None else branch.uncommitted() if by_agents else ()
+        left_out = branch.left_out if commits else branch.uncommitted() if by_agents else ()
         if where.kind == "clone" and label.story is not None:
             if end is not None:
                 self._clones.note_step(label.story, where, label.step, end, left_out)
             self._bring_home(label.story)
-        if message is not None and not (later and branch.pack() < _MOST_BESIDE):
-            branch.publish()
-        return f"the last commit of {where.branch} is without {first_few(left_out)}" if left_out else None
+        if branch.pack() >= _MOST_BESIDE or not later:
+            branch.publish(ours=True)
+        gone = f"{where.branch} is without {branch.lost[:12]}, a commit that the agent has removed"
+        without = f"the last commit of {where.branch} is without {first_few(left_out)}"
+        return "; ".join([gone] * bool(branch.lost) + [without] * bool(left_out)) or None
 
-    def _changed(self, where: Workspace, label: Label) -> frozenset[bytes] | None:
-        """Return what a step has changed in the project's own folder, beside a person's files; None: all."""
-        if where.kind == "clone":
-            return None
-        services, whole = self._services, self._files.settings.commits != "step"
+    def _changed(self, where: Workspace, label: Label) -> frozenset[bytes] | Literal["all", "unknown"]:
+        """Return what a step has changed in the project's own folder, beside a person's files."""
+        services, settings = self._services, self._files.settings
+        if where.kind == "clone" or not settings.snapshots:
+            return "all"
+        changed = None
         with suppress(StoreError):
             kept = Snapshots(where.folder, services.settings.state_dir, services.environment)
-            changed = kept.changed_by(label, story=whole)
-            return (self._missed or None) if changed is None else changed | self._missed
-        return None
+            changed = kept.changed_by(label, story=settings.commits != "step")
+        story, missed = self._missed
+        return "unknown" if changed is None else changed | (missed if story == label.story else frozenset())
 
     def _bring_home(self, story: str) -> None:
         clone = self._clones.of(story)
@@ -451,14 +462,31 @@ class TrackWorkspace:
         if state is None or where is None or where.branch is None:
             return
         over, looks_back, self._looks_back = state.step == DONE, self._looks_back, False
-        if (owed is None and (over or not looks_back)) or (where.kind == "root" and not over):
+        if (owed is None and not looks_back) or (where.kind == "root" and not (over and owed)):
             return
-        work = owed if over and owed is not None else partial(self._published, where)
+        if self._services.clock.monotonic() < self._again_s:
+            return
+        work = (owed or partial(self._made_up, state, where)) if over else partial(self._published, where)
         try:
             self.trouble, self._owed = await self._later.asked(work, FIRST_LIMIT_S + 10), None
+            self._put_off = 0
         except StoreError as error:
             self._owed = owed or work
+            if error.code in {TOO_SLOW, BUSY}:
+                self._again_s = self._services.clock.monotonic() + _AGAIN_S * 2 ** min(self._put_off, 4)
+                self._put_off += 1
             self._note_trouble(error)
+
+    def _made_up(self, state: State, where: Workspace) -> str | None:
+        """Commit what an earlier daemon could not when the story ended; blocks. Only the trail shows it."""
+        story, last = state.story or "", self._files.rules.path(state.task_type)[-1]
+        trail = self._clones.trail(story)
+        label = Label(story=story, step=last, result="pass", run=None, at=self._services.clock.now())
+        if trail is None or not trail.steps or trail.steps[-1][0] == last or not self._commits_at(label):
+            return None
+        what = "what could not be committed when it ended"
+        message = f"{story} {label.step}: {what}\n\nStory: {story}\nStep: {label.step}\n"
+        return self._kept(where, label, message.encode(errors="replace"), later=False)
 
     def _note_trouble(self, error: StoreError) -> None:
         if error.message not in (self.trouble or ""):

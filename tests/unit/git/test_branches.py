@@ -10,17 +10,19 @@ import os
 import shutil
 import zlib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from tests.support.eventually import eventually_sync
 from tests.support.repositories import git, said
 from tests.unit.git.conftest import AT, AsAnother, Branch, Crashed, Killed, Make, crash, crashing
 
 from handoffd.engine.track import Workspace
 from handoffd.errors import StoreError
 from handoffd.git import branches as module
-from handoffd.git.branches import LEFT, StoryBranch, branch_of
+from handoffd.git.branches import LEFT, UNPUBLISHED, StoryBranch, branch_of
 from handoffd.git.clones import Clone, Clones
 from handoffd.git.repository import repository_at
 from handoffd.git.worktree import LARGEST, Worktree
@@ -407,9 +409,41 @@ def test_what_is_packed_is_not_lost_with_the_clones_objects(
 
     assert made == one.publish(ours=True) == said(project, "rev-parse", NAME)
     assert "new" == said(project, "show", f"{NAME}:new")
-    assert [] == [*one._worktree.shadow.glob("brought-*"), *one._worktree.shadow.glob("packed")]
+    assert [] == [*one._worktree.shadow.glob("brought-*"), *one._worktree.shadow.glob("kept-*")]
     assert 0 == one.pack()
     assert made == one.publish(ours=True)
+
+
+def indexing(base: Path, how: str) -> dict[str, str]:
+    """Return an environment whose git does something else before, or in place of, index-pack."""
+    program = base / "other/git"
+    program.parent.mkdir()
+    case = f'case " $* " in *" index-pack "*) {how};; esac'
+    program.write_text(f'#!/bin/sh\n{case}\nexec {shutil.which("git")} "$@"\n')
+    program.chmod(0o755)
+    return {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
+
+
+def test_who_brings_commits_into_the_project_keeps_no_one_from_the_clone(
+    project: Path, folder: Path, one: StoryBranch, clone: Clone, tmp_path: Path
+) -> None:
+    """However long git takes for it. A newer pack takes the place of the one that is read meanwhile."""
+    work(folder)
+    first = kept(one)
+    one.pack()
+    there = indexing(tmp_path, f"touch {tmp_path}/at; until test -e {tmp_path}/go; do sleep 0.02; done")
+    slow = StoryBranch(str(project), clone.workspace, tmp_path / "state", there)
+    with ThreadPoolExecutor(1) as beside:
+        publishing = beside.submit(slow.publish, ours=True)
+        eventually_sync((tmp_path / "at").exists)
+        work(folder, "more\n")
+        second = kept(one)
+        one.pack()
+        (tmp_path / "go").touch()
+        assert first == publishing.result()
+    assert first == said(project, "rev-parse", NAME)
+    shutil.rmtree(folder / ".git/objects")
+    assert second == one.publish(ours=True) == said(project, "rev-parse", NAME)
 
 
 def test_a_pack_that_is_gone_is_made_again(project: Path, folder: Path, one: StoryBranch) -> None:
@@ -417,7 +451,7 @@ def test_a_pack_that_is_gone_is_made_again(project: Path, folder: Path, one: Sto
     work(folder)
     made = kept(one)
     one.pack()
-    for path in one._worktree.shadow.glob("brought-*"):
+    for path in one._worktree.shadow.glob("kept-*"):
         path.unlink()
     assert made == one.publish(ours=True) == said(project, "rev-parse", NAME)
 
@@ -435,6 +469,68 @@ def test_what_the_next_agent_has_committed_meanwhile_is_not_brought_along(
     assert theirs == said(folder, "rev-parse", "HEAD")
     assert made == one.publish(ours=True)
     assert theirs == kept(one) == one.publish()
+
+
+# --- what agents have committed for themselves ----------------------------------------------------------
+def test_what_an_agent_has_committed_is_accepted_and_nothing_that_it_commits_later(
+    project: Path, folder: Path, one: StoryBranch, clone: Clone
+) -> None:
+    """Nor what it has not committed. Without a commit of its own there is none."""
+    assert clone.workspace.base == one.accept(b"impl\n", None, AT)
+    work(folder)
+    theirs = by_an_agent(folder)
+    work(folder, "not committed\n", name="draft")
+    assert theirs == one.accept(b"impl\n", None, AT)
+    later = by_an_agent(folder)
+
+    assert theirs == one.publish(ours=True) == said(project, "rev-parse", NAME)
+    assert later == said(folder, "rev-parse", "HEAD")
+
+
+@pytest.mark.parametrize("way", ["amend", "rebase", "elsewhere"])
+def test_what_an_agent_has_rewritten_is_accepted_by_a_merge_that_has_both(
+    project: Path, folder: Path, one: StoryBranch, way: str
+) -> None:
+    """The branch holds what the agent has by now, and goes on from what was accepted before."""
+    work(folder)
+    by_an_agent(folder, "first")
+    first = one.accept(b"bdd\n", None, AT)
+    one.publish(ours=True)
+    work(folder, "better\n")
+    if way == "amend":
+        assert 0 == git(folder, "commit", "--quiet", "--all", "--amend", "-m", "first, better")
+    elif way == "elsewhere":
+        assert 0 == git(folder, "checkout", "--quiet", "--orphan", "mine")
+        by_an_agent(folder)
+    else:
+        git(folder, "commit", "--quiet", "--all", "-m", "second")
+        git(folder, "branch", "base", f"{first}~1")
+        git(folder, "-c", "sequence.editor=sed -i '2s/pick/fixup/'", "rebase", "--quiet", "-i", "base")
+    theirs = said(folder, "rev-parse", "HEAD")
+
+    made = one.accept(b"US-1 impl: rewritten\n", "A Person <a@example.org>", AT)
+
+    assert [first, theirs] == said(folder, "log", "-1", "--format=%P", made or "").split()
+    assert "" == said(folder, "diff", theirs, made or "")
+    assert made == said(folder, "rev-parse", REF) == said(folder, "rev-parse", "HEAD")
+    assert made == one.publish(ours=True) == said(project, "rev-parse", NAME)
+    assert one.unkept() is None
+    assert made == one.accept(b"again\n", None, AT)
+
+
+def test_an_agent_that_goes_back_behind_what_was_accepted_undoes_it(folder: Path, one: StoryBranch) -> None:
+    """By a commit, as everything that it does; a HEAD that leads nowhere changes nothing."""
+    work(folder)
+    by_an_agent(folder)
+    first = one.accept(b"bdd\n", None, AT)
+    git(folder, "reset", "--quiet", "--hard", "HEAD~1")
+    made = one.accept(b"impl\n", None, AT)
+    assert (first, "") == (
+        said(folder, "log", "-1", "--format=%P", made or ""),
+        said(folder, "diff", "HEAD~2", "HEAD"),
+    )
+    (folder / ".git" / REF).write_text(f"{'ab' * 20}\n")
+    assert made == one.accept(b"verify\n", None, AT)
 
 
 MOVES = {
@@ -569,15 +665,36 @@ def test_objects_that_an_agent_has_removed_are_done_without(
     first = kept(one)
     one.publish()
     work(folder, "more\n")
-    kept(one)
+    lost = kept(one)
     git(folder, "update-ref", REF, first)
     git(folder, "reflog", "expire", "--expire=now", "--all")
     git(folder, "prune", "--expire=now")
 
     made = kept(one)
 
-    assert first == said(folder, "rev-parse", f"{made}^")
+    assert (first, lost) == (said(folder, "rev-parse", f"{made}^"), one.lost)
     assert made == one.publish() == said(project, "rev-parse", NAME)
+
+
+def test_a_pack_is_kept_until_the_project_has_it_whatever_the_agent_removes(
+    project: Path, folder: Path, one: StoryBranch, clone: Clone, tmp_path: Path
+) -> None:
+    """A full disk keeps it out at first; meanwhile the agent takes the accepted commit out of its clone."""
+    work(folder)
+    made = kept(one)
+    one.pack()
+    there = indexing(tmp_path, "echo fatal: No space left on device >&2; exit 128")
+    with pytest.raises(StoreError, match="No space left on device") as caught:
+        StoryBranch(str(project), clone.workspace, tmp_path / "state", there).publish(ours=True)
+    assert f"df -h {project}" == caught.value.hint
+    git(folder, "update-ref", REF, said(project, "rev-parse", "main"))
+    shutil.rmtree(folder / ".git/objects")
+    assert UNPUBLISHED == one.unkept()
+    work(folder, "more\n")
+
+    again = kept(one)
+    assert (made, "") == (said(folder, "rev-parse", f"{again}^"), one.lost)
+    assert again == one.publish() == said(project, "rev-parse", NAME)
 
 
 @pytest.mark.parametrize("left", [(), ("config",), None])
@@ -1228,7 +1345,9 @@ def test_objects_that_are_not_sound_stay_out(
         assert said(project, "rev-parse", "main") == one.publish()
         git(project, "branch", "-D", NAME)
     else:
-        with pytest.raises(StoreError, match=f"the commits of {NAME} are not sound: ") as caught:
+        with pytest.raises(
+            StoreError, match=f"could not take the commits of {NAME} into the project: "
+        ) as caught:
             one.publish()
         assert "GIT_FAILED" == caught.value.code
     assert (before, "") == (

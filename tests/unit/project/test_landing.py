@@ -516,7 +516,7 @@ async def test_a_story_that_is_not_all_on_its_branch_says_so(tmp_path: Path) -> 
         assert where is not None
         assert where.says.endswith(
             "; not all of the story: no commit takes film: too large, or a repository of its own; "
-            f"remove that in {folder}, or land without it"
+            f"commit that yourself or move it away in {folder}, or land without it"
         )
         error = await refused(here, project)
         assert ("BRANCH_BEHIND", where.command) == (error.code, error.hint)
@@ -545,6 +545,25 @@ async def test_an_aborted_story_says_what_there_is_of_it(tmp_path: Path) -> None
         error = await refused(here, project, story="US-001")
         assert ("NOT_DONE", "US-001 was aborted", again) == (error.code, error.message, error.hint)
         assert "no story is done: US-001 was aborted, at review" == (await refused(here, project)).message
+
+
+async def test_an_aborted_story_of_which_nothing_was_accepted_says_that_its_clone_has_work(
+    tmp_path: Path,
+) -> None:
+    """It has no branch yet."""
+    agent = 'touch "$HOME/at-$HANDOFFD_STEP"; echo draft > draft.txt; sleep 60'
+    async with house(tmp_path, agent) as here, living(here, in_git(tmp_path, TESTED)) as project:
+        await project.main.give(Initialised(project="shop"))
+        await project.main.give(Started(story="US-001"))
+        await eventually((tmp_path / "at-bdd").exists)
+        await eventually(lambda: bool([*tmp_path.glob("state/workspaces/*/US-001/*/draft.txt")]))
+        await project.main.give(Aborted())
+        await eventually(lambda: project.main.track.ledger.dispatch is None)
+
+        where = await project.landings.whereabouts("US-001")
+        assert where is not None
+        assert ("aborted; its clone has work that is on no branch", True) == (where.says, where.aborted)
+        assert f"handoffd start {project.root} US-001 --go-on" == where.command
 
 
 async def test_in_the_root_there_is_nothing_to_land(tmp_path: Path) -> None:

@@ -30,9 +30,12 @@ from handoffd.engine.events import (
 )
 from handoffd.engine.run import Usage
 from handoffd.engine.track import Facts, Ledger, Track, Workspace
+from handoffd.engine.views import LandingRequest
 from handoffd.failpoints import Point, arm
+from handoffd.git.branches import note_end
 from handoffd.git.clones import Clones, clones_in
 from handoffd.git.labels import Label
+from handoffd.git.worktree import Worktree
 from handoffd.project.project import Project
 from handoffd.project.rest import stays_up
 from handoffd.project.status import view_of
@@ -206,7 +209,7 @@ echo more > more.txt
 async def test_a_story_can_be_one_commit(tmp_path: Path) -> None:
     """`commit: story`: when its last step has passed."""
     async with at_review(tmp_path, settings=f"{CLONE}commit: story\n") as project:
-        assert [] == subjects(project)
+        assert "" == said(project, "branch", "--list", "handoffd/*")
         await finished(project)
 
         assert ["US-001 update-memory: pass"] == subjects(project)
@@ -553,8 +556,65 @@ git add -A && git -c user.name=a -c user.email=a@b commit -qm "$HANDOFFD_STEP"
         assert not project.main.place.owes
         trail = Clones(project.root, tmp_path / "state", {}).trail("US-001")
         assert trail is not None
-        known = ["bdd", "review", "impl", "update-memory"]
-        assert (known if commits == "step" else ["bdd", "review", "update-memory"]) == [*dict(trail.steps)]
+        assert ["bdd", "review", "impl", "update-memory"] == [*dict(trail.steps)]
+
+
+async def test_only_what_was_accepted_is_brought_of_what_an_agent_has_committed(tmp_path: Path) -> None:
+    """Not what it has begun when a daemon dies; what it rewrites afterwards is accepted with its step."""
+    agent = f"""\
+{WORKING.replace(HAND_OVER, "")}
+git add -A && git -c user.name=a -c user.email=a@b commit -qm "$HANDOFFD_STEP, first try"
+if test "$HANDOFFD_STEP" = impl; then
+  touch "$HOME/tried"
+  until test -e "$HOME/go"; do sleep 0.02; done
+  echo better > better.txt
+  git add -A && git -c user.name=a -c user.email=a@b commit -q --amend -m "impl, amended"
+fi
+{HAND_OVER}"""
+    root = in_git(tmp_path, f"{CLONE}commit: agent\n")
+    async with house(tmp_path, agent) as here:
+        async with living(here, root) as project:
+            await project.main.give(Initialised(project="shop"))
+            await project.main.give(Started(story="US-001"))
+            await eventually(lambda: shown(project)["step"] == "review")
+            await project.main.give(Approved(story="US-001"))
+            await eventually((tmp_path / "tried").exists)
+        async with living(here, root, await here.journal.tracks()) as project:
+            await project.main.place.keep_again(project.main.track)
+            assert ["bdd, first try"] == subjects(project)
+            (tmp_path / "go").touch()
+            await eventually(lambda: shown(project)["step"] == "done")
+
+            assert {"bdd, first try", "impl, amended"} <= {*subjects(project)}
+            assert "impl, first try" not in subjects(project)
+            assert "better\n" == said(project, "show", "handoffd/US-001:better.txt")
+            told = await project.landings.land(LandingRequest(story="US-001", by="mei"), 60)
+            assert "main" == told.onto
+
+
+async def test_a_last_commit_that_could_not_be_made_is_made_by_the_next_daemon(tmp_path: Path) -> None:
+    """It knows by the trail that the last step of a finished story is in no commit."""
+    root = in_git(tmp_path)
+    async with house(tmp_path, WORKING) as here:
+        async with living(here, root) as project:
+            await project.main.give(Initialised(project="shop"))
+            await project.main.give(Started(story="US-001"))
+            await eventually(lambda: shown(project)["step"] == "review")
+            await finished(project)
+            clone = Clones(root, tmp_path / "state", {})
+            trail = clone.trail("US-001")
+            assert trail is not None
+            folder, before = clone_of(project), dict(trail.steps)["impl"]
+            said(project, "update-ref", "refs/heads/handoffd/US-001", before)
+            clone._remember(replace(trail, steps=trail.steps[:-1]))
+            note_end(Worktree(str(folder), tmp_path / "state", {}), before)
+            assert 0 == git(folder, "reset", "--quiet", "--soft", before)
+        async with living(here, root, await here.journal.tracks()) as project:
+            await project.poll()
+            assert "US-001 update-memory: what could not be committed when it ended" == subjects(project)[-1]
+            assert project.main.place.trouble is None
+            await project.poll()
+            assert 3 == len(subjects(project))
 
 
 async def test_the_next_agent_works_while_the_branch_is_brought_into_the_project(tmp_path: Path) -> None:
@@ -673,6 +733,59 @@ async def test_in_the_root_the_next_commit_has_what_could_not_be_committed(tmp_p
         files = said(project, "ls-tree", "-r", "--name-only", "handoffd/US-001").split()
         assert {"bdd.txt", "impl.txt"} <= {*files}
         assert not project.main.place.owes
+
+
+async def test_in_the_root_nothing_is_committed_whose_step_is_not_known(tmp_path: Path) -> None:
+    """Without a snapshot of its beginning, a person's files could be taken for the step's."""
+    waits = f"""\
+if test "$HANDOFFD_STEP" = impl; then touch "$HOME/at-impl"; until test -e "$HOME/go"; do sleep 0.02; done; fi
+{WORKING}"""
+    root = in_git(tmp_path, "commit: step\n")
+    at(root, "secret.env").write_text("a person's")
+    async with house(tmp_path, waits) as here, living(here, root) as project:
+        await project.main.give(Initialised(project="shop"))
+        await project.main.give(Started(story="US-001"))
+        await eventually(lambda: shown(project)["step"] == "review")
+        await project.main.give(Approved(story="US-001"))
+        await eventually((tmp_path / "at-impl").exists)
+        (made,) = (tmp_path / "state/snapshots").glob("*/made.json")
+        made.write_bytes(b"[]")
+        said_then: list[str | None] = []
+
+        def look(point: Point, _: str) -> None:
+            if point == "after_branch":
+                said_then.append(project.main.place.trouble)
+
+        arm(look)
+        (tmp_path / "go").touch()
+        await eventually(lambda: shown(project)["step"] == "done")
+        arm(None)
+
+        assert "secret.env" not in said(project, "ls-tree", "-r", "--name-only", "handoffd/US-001").split()
+        look_at = f"to look: git -C {project.root} status"
+        assert f"impl is not committed: which files it changed is not known; {look_at}" == said_then[0]
+
+
+async def test_in_the_root_what_one_story_could_not_commit_is_not_the_next_ones(tmp_path: Path) -> None:
+    """No story's diff holds another's file."""
+    waits = f"""\
+test "$HANDOFFD_STEP" = update-memory && sleep 60
+echo "$HANDOFFD_STORY" > "$HANDOFFD_STORY-$HANDOFFD_STEP.txt"
+{WORKING}"""
+    async with at_review(tmp_path, waits, "commit: step\n") as project:
+        look = ("worktree", "add", "--quiet", str(tmp_path / "look"), "handoffd/US-001")
+        assert 0 == git(Path(project.root), *look)
+        await project.main.give(Approved(story="US-001"))
+        await eventually(lambda: project.main.place.owes and shown(project)["step"] == "update-memory")
+        await eventually(lambda: shown(project)["status"] == "running")
+        await project.main.give(Aborted())
+        await eventually(lambda: project.main.track.ledger.dispatch is None)
+        await project.main.give(Started(story="US-002"))
+        await eventually(lambda: (shown(project)["story"], shown(project)["step"]) == ("US-002", "review"))
+
+        files = said(project, "ls-tree", "-r", "--name-only", "handoffd/US-002").split()
+        assert "US-002-bdd.txt" in files
+        assert "US-001-impl.txt" not in files
 
 
 async def test_without_either_nothing_is_committed(tmp_path: Path) -> None:
