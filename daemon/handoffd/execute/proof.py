@@ -15,6 +15,7 @@ import os
 import re
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Literal
 
@@ -152,7 +153,7 @@ def _unmet_in_files(
     ran = set[str]()
     new = False
     for test_id, outcome in report.results.items():
-        if test_id in known:
+        if test_id in known or test_id in red.files:  # node reports a file in which no test ran by its name
             continue
         new = new or outcome != "skipped"
         file = files.of(test_id)
@@ -177,7 +178,7 @@ def _undeclared(red: Red, report: TestReport, known: Mapping[str, Outcome]) -> I
     places = set[tuple[str, str, str]]()
     titles: dict[str, list[tuple[str | None, str, Outcome]]] = {}
     for test_id, outcome in report.results.items():
-        if test_id in red.files:  # node reports a file in which no test ran by its name
+        if test_id in red.files:
             continue
         if (file := files.of(test_id)) is not None:
             places.add(_place_of(test_id, file))
@@ -309,9 +310,10 @@ _GO_ELSEWHERE = re.compile(
     r"^//(?:go:build| ?\+build)|_(?:windows|darwin|js|wasm|arm64?|386)_test\.go\Z", re.MULTILINE
 )
 _CHOOSES = re.compile(
-    r"(?<![\w-])(?:-k|-t|--deselect|--ignore\S*|--lf|--last-failed|--sw|--stepwise|--test-?[nN]ame-?[pP]attern"
+    r"(?<![\w-])(?:-k|-t|--deselect|--lf|--last-failed|--sw|--stepwise|--test-?[nN]ame-?[pP]attern"
     r"|--test-only)(?![\w-])|python_(?:functions|classes)"
 )
+_IGNORED = re.compile(r"(?<![\w-])--ignore(?:-glob)?[=\s]+[\"']?([^\s\"',\]]{1,300})")
 _CHOOSES_MARKS = re.compile(r"(?<![\w-])-m(?![\w-])")
 _PLAIN_MARKS = frozenset({"anyio", "asyncio", "django_db", "parametrize", "trio", "usefixtures"})
 _PLAIN = frozenset({"given", "mark", "mock", "patch", "pytest", "unittest"})
@@ -324,8 +326,10 @@ class Choice(Struct, frozen=True, kw_only=True):
     names: bool = False
     """Tests are chosen by their names, or in other ways that cannot be known."""
     marks: bool = False
-    skips: bool = False
-    """Whether fixtures and hooks may skip any test."""
+    skips: Literal["none", "marked", "any"] = "none"
+    """Which tests fixtures and hooks may skip."""
+    ignored: tuple[str, ...] = ()
+    """Patterns of files that are left out."""
 
 
 def choice_of(settings: str, hooks: str) -> Choice:
@@ -333,8 +337,22 @@ def choice_of(settings: str, hooks: str) -> Choice:
     return Choice(
         names=_CHOOSES.search(settings) is not None or "deselect" in hooks or "_ignore" in hooks,
         marks=_CHOOSES_MARKS.search(settings) is not None,
-        skips="skip" in hooks or "xfail" in hooks,
+        skips=_skipped_by(hooks),
+        ignored=tuple(_IGNORED.findall(settings)),
     )
+
+
+def _skipped_by(hooks: str) -> Literal["none", "marked", "any"]:
+    """Return which tests conftests may skip: hooks that look at the marks of a test, only those with some."""
+    if (body := _parsed(hooks)) is None:
+        return "any" if _SKIPS.search(hooks) else "none"
+    skipping = [ast.unparse(node) for node in body if not isinstance(node, _IMPORTS) and _mentions_skip(node)]
+    if all(
+        re.search(r"def pytest_collection_modifyitems\b(?:.|\n)*(?:keywords|_marker)", one)
+        for one in skipping
+    ):
+        return "marked" if skipping else "none"
+    return "any"
 
 
 def names_in(file: str, text: str) -> frozenset[str]:
@@ -377,22 +395,32 @@ def held_of(
 
 def declared_in(file: str, text: str, choice: Choice) -> tuple[Declared, ...]:
     """Return the tests that are written in a file; nothing where that cannot be known."""
-    if choice.names:
+    if choice.names or any(_is_below(file, pattern) for pattern in choice.ignored):
         return ()
     if file.endswith(".py"):
         return tuple(_of_python(file, text, choice))
     if file.endswith(".go"):
         elsewhere = _GO_ELSEWHERE.search(text) or _GO_ELSEWHERE.search(file)
-        may_skip = ".Skip" in text
-        return () if elsewhere else tuple(
-            Declared(file=file, name=name, may_skip=may_skip) for name in _GO_TEST.findall(text)
-        )  # fmt: skip
+        return () if elsewhere else tuple(_of_go(file, text))
     return () if ".only(" in text else tuple(_of_javascript(file, text))
+
+
+def _is_below(file: str, pattern: str) -> bool:
+    pattern = os.path.normpath(pattern)
+    return fnmatchcase(file, pattern) or file.startswith(f"{pattern}/")
+
+
+def _of_go(file: str, text: str) -> Iterator[Declared]:
+    parts = re.split(r"^(?=func\b)", text, flags=re.MULTILINE)
+    helpers = "".join(part for part in parts if not _GO_TEST.match(part))
+    for part in parts:
+        for name in _GO_TEST.findall(part):
+            yield Declared(file=file, name=name, may_skip=".Skip" in part or ".Skip" in helpers)
 
 
 def _of_javascript(file: str, text: str) -> Iterator[Declared]:
     text = re.sub(r"^[ \t]*/\*.{0,5000}?\*/", "", text, flags=re.MULTILINE | re.DOTALL)
-    may_skip = re.search(r"\b(?:skip|todo)", text, re.IGNORECASE) is not None
+    may_skip = _SKIPS_OF_JAVASCRIPT.search(text) is not None
     times: dict[str, int] = {}
     for called in _CALLED.finditer(text):
         line_before = text[max(0, called.start() - 200) : called.start()].rstrip().rpartition("\n")[2]
@@ -409,13 +437,8 @@ def _unescaped(text: str) -> str:
 
 
 def _of_python(file: str, text: str, choice: Choice) -> Iterator[Declared]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of its escapes
-        try:
-            body = ast.parse(text).body
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return
-    if "__test__" in text:
+    body = _parsed(text)
+    if body is None or "__test__" in text:
         return
     of = _Python(body, text.splitlines(), choice)
     for node in body:
@@ -429,7 +452,27 @@ def _of_python(file: str, text: str, choice: Choice) -> Iterator[Declared]:
             yield Declared(file=file, name=node.name, may_skip=of.may_skip(node))
 
 
+def _parsed(text: str) -> list[ast.stmt] | None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of its escapes
+        try:
+            return ast.parse(text).body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None
+
+
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_IMPORTS = (ast.Import, ast.ImportFrom)
+
+
+def _mentions_skip(node: ast.AST) -> bool:
+    """Return whether code uses something that skips: not by the name of a test alone, nor in a text."""
+    used = (
+        one.id if isinstance(one, ast.Name) else one.attr if isinstance(one, ast.Attribute) else one.arg or ""
+        for one in ast.walk(node)
+        if isinstance(one, (ast.Name, ast.Attribute, ast.arg, ast.keyword))
+    )
+    return any(map(_SKIPS.search, used))
 
 
 def _is_collected(node: ast.ClassDef) -> bool:
@@ -447,9 +490,9 @@ class _Python:
         self._choice = choice
         self._plain = set(_PLAIN)
         for node in body:
-            if isinstance(node, ast.Assign) and not self._says_skip(node):
+            if isinstance(node, ast.Assign) and not _mentions_skip(node):
                 self._plain |= {target.id for target in node.targets if isinstance(target, ast.Name)}
-        self._all_skip = choice.skips or self.skips(body)
+        self._all_skip = choice.skips == "any" or self.skips(body)
         self._chosen = choice.marks and any("pytestmark" in self._text(node) for node in body)
 
     def is_test(
@@ -466,17 +509,24 @@ class _Python:
 
     def may_skip(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
         """Return whether a test, or a class of tests, may skip itself."""
-        if self._all_skip or (isinstance(node, _FUNCTIONS) and self._says_skip(node)):
+        if self._all_skip or (isinstance(node, _FUNCTIONS) and _mentions_skip(node)):
             return True
-        words = [ast.unparse(one) for one in node.decorator_list]
-        return any(_SKIPS.search(word) or re.split(r"\W", word)[0] not in self._plain for word in words)
+        marked = self._choice.skips == "marked" and not all(map(self._is_plain_mark, node.decorator_list))
+        words = [re.split(r"\W", ast.unparse(one))[0] for one in node.decorator_list]
+        return (
+            marked
+            or any(_mentions_skip(one) for one in node.decorator_list)
+            or not self._plain.issuperset(words)
+        )
 
     def skips(self, nodes: Sequence[ast.stmt]) -> bool:
         """Return whether a helper, a fixture or a mark of all may skip tests."""
         for node in nodes:
             is_helper = isinstance(node, _FUNCTIONS) and not node.name.startswith("test")
             is_mark = isinstance(node, ast.Assign) and "pytestmark" in self._text(node)
-            if (is_helper or is_mark) and self._says_skip(node):
+            if (is_helper or is_mark) and _mentions_skip(node):
+                return True
+            if is_mark and self._choice.skips == "marked":
                 return True
         return False
 
@@ -484,12 +534,12 @@ class _Python:
         found = re.match(r"(?:pytest\.)?mark\.(\w+)", ast.unparse(node))
         return found is None or found[1] in _PLAIN_MARKS
 
-    def _says_skip(self, node: ast.stmt) -> bool:
-        return _SKIPS.search(self._text(node)) is not None
-
     def _text(self, node: ast.stmt) -> str:
         first = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))])
         return "\n".join(self._lines[first - 1 : node.end_lineno])
 
 
 _SKIPS = re.compile(r"skip|xfail|expectedFailure", re.IGNORECASE)
+_SKIPS_OF_JAVASCRIPT = re.compile(
+    r"\.(?:skip|todo|runIf)\w*\s*\(|,\s*\{[^{}]{0,200}\b(?:skip|todo)\s*[:,}]|\bx(?:it|test|describe)\s*\("
+)

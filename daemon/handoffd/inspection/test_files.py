@@ -33,7 +33,7 @@ MOST_LOOKS: Final = 400_000
 LARGEST: Final = 32 * 1024 * 1024
 """Of a larger file only the size is compared."""
 CHANGED_ONLY: Final = frozenset({"runner"})
-"""The kinds that are compared and not laid back; of them, new files do not count."""
+"""The kinds that are compared and not laid back; a new one counts only inside a package that was there."""
 
 TEST_FILES: Final = (
     "**/test/**", "**/tests/**", "!**/build/**", "!**/target/**", "!**/vendor/**", "**/src/test/**",
@@ -43,7 +43,7 @@ TEST_FILES: Final = (
 )  # fmt: skip
 """As in .gitignore: folders of tests, but not what build tools make and fetch; then scaffold's patterns."""
 _SETS_UP: Final = re.compile(
-    r"\.?pytest\.(?:ini|toml)|tox\.ini|\.coveragerc|noxfile\.py|\.npmrc|\.yarnrc(?:\.yml)?|\.pnpmfile\.cjs|go\.work"
+    r"\.?pytest\.(?:ini|toml)|tox\.(?:ini|toml)|hatch\.toml|\.coveragerc|noxfile\.py|\.npmrc|\.yarnrc(?:\.yml)?|\.pnpmfile\.cjs|go\.work"
     r"|bunfig\.toml|\.mocharc(?:\..*)?|\.babelrc(?:\..*)?|\.postcssrc(?:\..*)?"
     r"|(?:jest|vitest|vite|ava|karma|playwright|cypress|babel|postcss)\.(?:config|workspace|setup)\..*",
     re.DOTALL,
@@ -62,7 +62,14 @@ _RUNNERS: Final = re.compile(
 _CACHES: Final = (".vite", ".vitest-cache", ".experimental-vitest-cache")
 """Folders of node_modules in which runners keep tests as they have compiled them."""
 _VENDORED: Final = "modules.txt"
-"""The seal of a folder with the modules of go: one that is new is not there in a second run."""
+_PLANTED: Final = "package"
+"""The seals of a folder with the modules of go, and of a package where tests alone find it: one that is new
+is not there in a second run."""
+NOT_MADE: Final = "not made"
+"""How the seal begins of what a build may leave, or a person may write: a second run goes without it."""
+_PACKAGE: Final = re.compile(r"(?:.*/\.pnpm/[^/]+/)?.*?(?:site-packages|node_modules)/[^/]+(?=/)", re.DOTALL)
+_INSTALLED: Final = re.compile(r"(?:bin|include|lib64|Scripts|lib/(?:python|pypy)[\d.t]*)/", re.DOTALL)
+"""What is in an environment of Python beside the files that a person might put there."""
 _SECRET: Final = re.compile(r"\.npmrc|\.yarnrc(?:\.yml)?|\.env(?:\..*)?|.*\.(?:pem|key|p12|pfx)", re.DOTALL)
 _SKIPPED: Final = frozenset(
     {
@@ -70,12 +77,18 @@ _SKIPPED: Final = frozenset(
         "__pycache__",
     }
 )  # fmt: skip
-_MADE_BY: Final[Mapping[str, frozenset[str]]] = {
+MADE_BY: Final[Mapping[str, frozenset[str]]] = {
     "make": frozenset({"GNUmakefile", "Makefile", "makefile"}),
     "just": frozenset({"justfile", "Justfile", ".justfile"}),
-}
+    "invoke": frozenset({"tasks.py", "invoke.yaml"}), "inv": frozenset({"tasks.py", "invoke.yaml"}),
+    "task": frozenset({"Taskfile.yml", "Taskfile.yaml"}), "doit": frozenset({"dodo.py"}),
+    "rake": frozenset({"Rakefile", ".rspec"}), "rspec": frozenset({".rspec"}),
+    "deno": frozenset({"deno.json", "deno.jsonc"}), "phpunit": frozenset({"phpunit.xml", "phpunit.xml.dist"}),
+    "mvn": frozenset({".mvn/maven.config", ".mvn/jvm.config"}), "cargo": frozenset({".cargo/config.toml"}),
+    "nx": frozenset({"nx.json"}), "turbo": frozenset({"turbo.json"}), "lerna": frozenset({"lerna.json"}),
+}  # fmt: skip
 """Files beside the manifest that say what a command runs."""
-MAKEFILES: Final = frozenset[str]().union(*_MADE_BY.values())
+MAKEFILES: Final = MADE_BY["make"] | MADE_BY["just"]
 
 
 class Survey(Struct, frozen=True, kw_only=True):
@@ -121,7 +134,13 @@ def differences(
     before: Mapping[str, Sealed], now: Mapping[str, Sealed], allowed: Sequence[str]
 ) -> tuple[str, ...]:
     """Return the paths, sorted, that are not as they were; `allowed` are patterns of paths to leave out."""
+    packages = {_package_of(path) for path, sealed in before.items() if sealed.kind in CHANGED_ONLY}
     changed = [path for path in {**before, **now} if _differs(before.get(path), now.get(path))]
+    changed += [
+        path
+        for path, sealed in now.items()
+        if sealed.kind in CHANGED_ONLY and path not in before and _package_of(path) in packages - {""}
+    ]
     may_change = matching(allowed)
     return tuple(sorted(path for path in changed if not may_change(path)))
 
@@ -146,9 +165,15 @@ def _to_lay_back(files: Mapping[str, Sealed]) -> Iterator[str]:
 def _differs(before: Sealed | None, now: Sealed | None) -> bool:
     if before is None:
         return now is not None and now.kind not in CHANGED_ONLY
-    if before.seal == _VENDORED:
+    if before.seal in {_VENDORED, _PLANTED} or (before.seal.startswith(NOT_MADE) and now is None):
         return False
     return now is None or (now.seal, now.mode) != (before.seal, before.mode)
+
+
+def _package_of(path: str) -> str:
+    """Return the folder of an installed package that a file is in; of a module, the one in its place."""
+    found = _PACKAGE.match(path)
+    return found[0] if found else path.removesuffix(".py") if path.endswith(".py") else ""
 
 
 def matching(patterns: Sequence[str]) -> Any:
@@ -169,8 +194,10 @@ class _Walk:
         self._root = root
         self._is_test = matching(patterns)
         self._command = command
-        by = _MADE_BY.get(os.path.basename(command[0]) if command else "", frozenset())
+        by = MADE_BY.get(os.path.basename(command[0]) if command else "", frozenset())
         self._named = frozenset(os.path.normpath(f"{within}{name}") for name in _named(command) | by)
+        self._passed_over: set[str] = set()
+        self._own = {"", *(f"{folder}/" for folder in PurePosixPath(within).parents), within}
         self._above = {str(folder) for name in self._named for folder in PurePosixPath(name).parents}
 
     def found(self) -> Iterator[tuple[str, Sealed]]:
@@ -180,18 +207,16 @@ class _Walk:
             folder = pending.pop()
             entries = _entries(self._root / folder)
             left -= len(entries)
-            if any(one.name == "pyvenv.cfg" for one in entries):
-                yield from self._environment(folder)
-                continue
+            yield from self._installed(folder, entries)
             for one in entries:
                 path = f"{folder}{one.name}"
                 if not one.is_dir(follow_symlinks=False):
                     yield from self._file(path, one.name)
                 elif one.name == "node_modules":
                     yield from self._modules(f"{path}/")
-                elif one.name.endswith((".egg-info", ".dist-info")):
+                elif one.name.lower().endswith(_METADATA):
                     yield from self._plugins(f"{path}/entry_points.txt")
-                elif one.name not in _SKIPPED:
+                elif one.name not in _SKIPPED and f"{path}/" not in self._passed_over:
                     pending.append(f"{path}/")
             yield from self._in_their_place(folder, entries)
             if os.path.isfile(self._root / folder / "vendor/modules.txt"):
@@ -250,6 +275,22 @@ class _Walk:
         )
 
     # --- what is installed in the workspace ------------------------------------------------------
+    def _installed(self, folder: str, entries: Sequence[os.DirEntry[str]]) -> Iterator[tuple[str, Sealed]]:
+        """Yield what starts with Python in a folder, and pytest itself; the rest of it is not looked into.
+
+        The workspace's own folders are no environment, whatever an agent puts there.
+        """
+        names = {one.name for one in entries}
+        if "pyvenv.cfg" in names and folder not in self._own:
+            yield from self._environment(folder)
+            versions = (f"lib/{one.name}/" for one in _entries(self._root / folder / "lib"))
+            found = (
+                name for name in (*(f"{name}/" for name in names), *versions) if _INSTALLED.fullmatch(name)
+            )
+            self._passed_over.update(f"{folder}{name}" for name in found)
+        elif {"_pytest", "pluggy"} <= names:  # as `pip install --target` and conda leave them
+            yield from self._packages(folder)
+
     def _environment(self, folder: str) -> Iterator[tuple[str, Sealed]]:
         """Yield what starts with Python in a virtual environment, and pytest itself."""
         yield from self._sealed(f"{folder}pyvenv.cfg", "runner")
@@ -264,13 +305,13 @@ class _Walk:
             path = f"{folder}{one.name}"
             if _HOOKS.fullmatch(one.name):
                 yield from self._start_hook(path)
-            elif one.name.endswith((".dist-info", ".egg-info")):
+            elif one.name.lower().endswith(_METADATA):
                 yield from self._plugins(f"{path}/entry_points.txt")
                 for module in self._plugin_modules(f"{path}/entry_points.txt"):
                     yield from self._sealed(f"{folder}{module}.py", "runner")
-                    yield from self._all_below(f"{folder}{module}", (".py",))
+                    yield from self._all_below(f"{folder}{module}", _OF_PYTHON)
             elif re.fullmatch(r"_pytest|pytest|pluggy|iniconfig|xdist|pytest_.*", one.name, re.DOTALL):
-                yield from self._all_below(path, (".py",))
+                yield from self._all_below(path, _OF_PYTHON)
 
     def _start_hook(self, path: str) -> Iterator[tuple[str, Sealed]]:
         """Yield what Python runs at its start, and the modules that a .pth imports."""
@@ -300,7 +341,9 @@ class _Walk:
             yield from self._sealed(f"{folder}.bin/{one.name}", "hook")
         for one in _entries(self._root / folder):
             if _RUNNERS.fullmatch(one.name):
-                yield from self._all_below(f"{folder}{one.name}", (".js", ".cjs", ".mjs", ".json"))
+                yield from self._all_below(f"{folder}{one.name}", _OF_NODE)
+            if self._is_test(f"{folder}{one.name}/index.js"):
+                yield f"{folder}{one.name}", Sealed(kind="hook", seal=_PLANTED, content="", mode="file")
         for one in _entries(self._root / folder / ".pnpm"):  # where pnpm has them, and links to them above
             yield from self._modules(f"{folder}.pnpm/{one.name}/node_modules/")
 
@@ -314,8 +357,13 @@ class _Walk:
             for one in _entries(self._root / folder):
                 if one.is_dir(follow_symlinks=False):
                     pending += [f"{folder}/{one.name}"] if one.name not in _SKIPPED else []
-                elif one.name.endswith(suffixes):
+                elif one.name.endswith(suffixes) or (suffixes is _OF_NODE and "." not in one.name):
                     yield from self._sealed(f"{folder}/{one.name}", "runner")
+
+
+_METADATA: Final = (".egg-info", ".dist-info")
+_OF_PYTHON: Final = (".py", ".so", ".pyd")
+_OF_NODE: Final = (".js", ".cjs", ".mjs", ".json", ".node")
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
@@ -439,6 +487,7 @@ def lay_back(
     lost: list[str] = []
     for path in sorted(paths, key=before.__contains__):  # new ones first: a link laid back leads elsewhere
         was, content = before.get(path), contents.get(path)
+        was = None if was is not None and was.seal.startswith(NOT_MADE) else was
         if was is not None and was.mode != "link" and (content is None or not _is(content, was)):
             lost.append(path)
         elif _by_sections(was or now.get(path)) and (said := _said_before(root, path, content, command)):

@@ -49,8 +49,10 @@ from handoffd.files.run_removal import bytes_below
 from handoffd.git.worktree import Blobs, remove_tree, top_of_clone
 from handoffd.inspection.test_files import (
     CHANGED_ONLY,
+    MADE_BY,
     MAKEFILES,
     MANIFESTS,
+    NOT_MADE,
     TEST_FILES,
     Survey,
     differences,
@@ -323,6 +325,7 @@ _SETS_UP_TESTS = re.compile(
 _PRELOADS = frozenset({"--import", "--require", "-r", "--loader", "--experimental-loader"})
 _STARTS = re.compile(r"(?:.*/)?(?:\.|source|exec|sh|bash|dash|zsh|python[\d.]*|node|tsx|ts-node|bun|deno)")
 _SHELL = re.compile(r"(?:.*/)?[^/.]+|.*\.(?:sh|bash|mk)")
+_ASSIGNED = re.compile(r"^[ ]*(?:export[ \t]+)?(\w+)[ \t]*[:?]{0,2}=[ \t]*([^#\n]*)", re.MULTILINE)
 _INCLUDED = re.compile(r"^[ ]*[-s]?include[ \t]+([^#\n]+)", re.MULTILINE)
 
 
@@ -341,6 +344,10 @@ class Named:
         self._found: dict[str, Sealed] = {}
         self._of_tests: frozenset[str] | None = None
         self._pending: list[tuple[str, int]] = []
+        self._words = {word for part in command[:100] for word in part.split()}
+        """What may be the targets of a Makefile."""
+        self._on_path: list[str] = []
+        """The folders of the workspace in which programs are looked for."""
 
     def files(self) -> dict[str, Sealed]:
         """Return the files by their path; blocks."""
@@ -387,28 +394,56 @@ class Named:
         said = sections_of("package.json", body, self._command) or {}
         for line in said.pop("scripts", {}).values():
             words = re.split(r"[\s;&|()'\"=]+", str(line))[:500]
+            self._tools(words, (beside,), 1)
             for before, word in itertools.pairwise(["", *words]):
                 depth = _DEEP if before in _PRELOADS else 1
                 self._file(word, (beside,), depth, is_module=before in _PRELOADS)
         self._javascript(json.dumps(said), beside, 1)
 
     def _makefile(self, text: str, beside: str, depth: int) -> None:
+        values = dict(_ASSIGNED.findall(text))
+        on_path = re.sub(r"\$[({]CURDIR[)}]/|\./", "", values.get("PATH", "")).strip().split(":")
+        self._on_path = [f"{self._within}{folder}/" for folder in on_path if re.fullmatch(r"[\w.-]+", folder)]
+        for _ in range(2):  # a value may have another one in it
+            text = re.sub(r"\$[({](\w+)[)}]", lambda found: values.get(found[1], found[0]), text)
         for line in _INCLUDED.findall(text):
             for word in line.split():
                 self._file(word, (self._within, beside), depth)
+                self._not_made(f"{self._within}{word}")
         rules = _rules(text)
-        wanted = [word for word in self._command[1:] if "=" not in word and not word.startswith("-")]
+        wanted = [name for names, _, _ in rules for name in names if name in self._words]
         wanted += [] if wanted else [name for names, _, _ in rules[:1] for name in names]
         for target in wanted:  # grows meanwhile
             for names, needs, lines in rules:
                 if target in names:
+                    self._not_made(f"{beside}{target}")
                     wanted += [one for one in needs if one not in wanted]
                     for line in lines:
                         self._shell(line, (self._within, beside), depth)
 
+    def _not_made(self, path: str) -> None:
+        """Note that a file is not there, or since when: make would read it, or would take it for made."""
+        path = os.path.normpath(path)
+        plain = re.fullmatch(r"(?![./]*\.\./|/)[\w./@+-]{1,300}", path) is not None
+        if plain and path not in {*self._known, *self._found} and not os.path.isdir(self._top / path):
+            made = _made_at(self._top / path) or NOT_MADE
+            self._found[path] = Sealed(kind="setting", seal=made, content="", mode="file")
+
+    def _tools(self, words: Sequence[str], bases: Sequence[str], depth: int) -> None:
+        """Look at what programs read without being told, as a Makefile, beside or where `-C` says."""
+        folders = [folder for option, folder in itertools.pairwise(words) if option in {"-C", "--directory"}]
+        for word in words:
+            for name in MADE_BY.get("make" if word == "MAKE" else os.path.basename(word), ()):
+                self._words.update(words)
+                for base in (*bases, *(f"{base}{folder}/" for base in bases for folder in folders)):
+                    self._take(f"{base}{name}", depth, is_module=False, is_import=False)
+
     def _shell(self, line: str, bases: Sequence[str], depth: int) -> None:
         """Look at a line of a script: at shell scripts, and at what an interpreter is given."""
         words = ["", *re.split(r"[\s;&|()'\"={}@]+", line.partition(" #")[0])[:200]]
+        self._tools(words, bases, depth)
+        for folder, word in itertools.product(self._on_path, filter(None, words)):
+            self._not_made(f"{folder}{word}")
         for before, word in itertools.pairwise(words):
             path = re.sub(r"^\$[^/]*/?|^/", "", word)
             is_started = _STARTS.fullmatch(before) is not None
@@ -521,6 +556,10 @@ def named_before(top: Path, before: Mapping[str, Sealed]) -> dict[str, Sealed]:
     """Return what is there now of the files that settings named, and what is imported in their place."""
     found = dict[str, Sealed]()
     for path, was in before.items():
+        if was.seal.startswith(NOT_MADE):
+            if (made := _made_at(top / path)) is not None:
+                found[path] = replace(was, seal=made)
+            continue
         places = (
             [path] if was.kind in {"setting", "module"} and os.path.basename(path) not in MANIFESTS else []
         )
@@ -542,6 +581,13 @@ def named_before(top: Path, before: Mapping[str, Sealed]) -> dict[str, Sealed]:
             if (sealed := seal(top / place, was.kind)) is not None:
                 found[place] = sealed
     return found
+
+
+def _made_at(path: Path) -> str | None:
+    """Return when a file was made, as a seal; None where there is none."""
+    with suppress(OSError):
+        return f"{NOT_MADE} since {os.lstat(path).st_mtime_ns}"
+    return None
 
 
 def _names(folder: Path) -> list[str]:

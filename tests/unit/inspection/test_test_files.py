@@ -291,6 +291,10 @@ def test_contents_are_kept_but_of_secrets_links_and_the_runner(tmp_path: Path) -
     assert (".npmrc", "tests/.env") == tuple(sorted(secret(seen(tmp_path))))
 
 
+SITE = ".venv/lib/python3.11/site-packages"
+PLUGIN = f"{SITE}/new-1.DIST-INFO/entry_points.txt"
+
+
 # --- what differs -------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("change", "differs"),
@@ -301,16 +305,34 @@ def test_contents_are_kept_but_of_secrets_links_and_the_runner(tmp_path: Path) -
         (lambda root: (root / "tests/run").chmod(0o755), "tests/run"),
         (lambda root: put(root, "cart.py", "2\n"), None),
         (lambda root: os.utime(root / "tests/test_a.py", (1, 1)), None),
-        (lambda root: put(root, "node_modules/vitest/new.js", "1"), None),
+        (lambda root: put(root, "node_modules/jest/new.js", "1"), None),
+        (lambda root: put(root, "node_modules/vitest/new.js", "1"), "node_modules/vitest/new.js"),
+        (
+            lambda root: put(root, "node_modules/vitest/node_modules/chai/x", "1"),
+            "node_modules/vitest/node_modules/chai/x",
+        ),
+        (lambda root: put(root, f"{SITE}/pytest_old/__init__.py", "1"), f"{SITE}/pytest_old/__init__.py"),
+        (lambda root: put(root, f"{SITE}/pytest_old.so", "1"), None),
+        (lambda root: put(root, f"{SITE}/pytest_new/__init__.py", "1"), None),
+        (lambda root: put(root, f"{SITE}/new-1.DIST-INFO/entry_points.txt", "[pytest11]\nn = new\n"), PLUGIN),
+        (lambda root: put(root, "test/node_modules/chai/index.js", "1"), "test/node_modules/chai"),
+        (lambda root: put(root, "pyvenv.cfg", ""), None),
+        (lambda root: (put(root, "pyvenv.cfg", ""), put(root, "sub/conftest.py", "")), "sub/conftest.py"),
+        (lambda root: (put(root, "sub/pyvenv.cfg", ""), put(root, "sub/pytest.ini", "")), "sub/pytest.ini"),
         (lambda root: put(root, "node_modules/vitest/a.js", "2"), "node_modules/vitest/a.js"),
     ],
 )
 def test_a_file_differs_by_its_content(
     tmp_path: Path, change: Callable[[Path], object], differs: str | None
 ) -> None:
-    """New files do, too, but for packages of the runner; its times do not matter."""
+    """New files do, too, but for new packages of the runner; its times do not matter.
+
+    A file that makes a folder an environment of Python hides nothing.
+    """
     write(tmp_path, tests__test_a_dot_py="assert 1\n", tests__run="", cart_dot_py="1\n")
     put(tmp_path, "node_modules/vitest/a.js", "1")
+    put(tmp_path, ".venv/pyvenv.cfg", "")
+    put(tmp_path, f"{SITE}/pytest_old.py", "1")
     before = seen(tmp_path)
     change(tmp_path)
     assert ((differs,) if differs else ()) == differences(before, seen(tmp_path), ())

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from handoffd.inspection.test_files import TEST_FILES, survey
+from handoffd.execute.proof import Sealed
+from handoffd.inspection.test_files import TEST_FILES, differences, survey
 from handoffd.track.second_run import Named, named_before
 
 PYTEST = ("python3", "-m", "pytest")
@@ -20,11 +22,18 @@ PROGRAM = {
 
 
 def found(root: Path, files: dict[str, str], command: tuple[str, ...], within: str = "") -> set[str]:
-    """Return the files that settings name beside PROGRAM."""
+    """Return the files that settings name beside PROGRAM, and that are there."""
+    return {path for path, one in named_by(root, files, command, within).items() if one.content}
+
+
+def named_by(
+    root: Path, files: dict[str, str], command: tuple[str, ...], within: str = ""
+) -> dict[str, Sealed]:
+    """Return what settings name, whether it is there or not."""
     for name, text in {**PROGRAM, **files}.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
-    return set(Named(root, within, survey(root, TEST_FILES, command, within).files, command).files())
+    return Named(root, within, survey(root, TEST_FILES, command, within).files, command).files()
 
 
 @pytest.mark.parametrize(
@@ -94,6 +103,54 @@ def test_settings_name_files(
 ) -> None:
     """And these name others; tests and preloaded files import the program."""
     assert named == found(tmp_path, files, command)
+
+
+@pytest.mark.parametrize(
+    ("made", "appears"),
+    [
+        ("-include .env\ntest:\n\tpytest\n", ".env"),
+        ("test: check\ncheck:\n\tpytest\n", "check"),
+        ("test: .tested\n.tested: cart.py\n\tpytest; touch .tested\n", ".tested"),
+        ("export PATH := $(CURDIR)/bin:$(PATH)\ntest:\n\tpytest -q\n", "bin/pytest"),
+    ],
+)
+def test_what_make_would_read_or_take_for_made_is_known_to_be_absent(
+    tmp_path: Path, made: str, appears: str
+) -> None:
+    """A file or a folder, or one that was made since."""
+    make = ("make", "test")
+    before = named_by(tmp_path, {"Makefile": made}, make)
+    assert not named_before(tmp_path, before).keys() & {appears}
+    assert () == differences(before, named_before(tmp_path, before), ())
+    for way in (Path.mkdir, Path.touch):
+        (tmp_path / appears).parent.mkdir(exist_ok=True)
+        way(tmp_path / appears)
+        assert (appears,) == differences(before, named_before(tmp_path, before), ())
+        (tmp_path / appears).rmdir() if way is Path.mkdir else None
+    os.utime(tmp_path / appears, (1, 1))
+    later = named_by(tmp_path, {"Makefile": made}, make)
+    assert () == differences(later, named_before(tmp_path, later), ())
+    os.utime(tmp_path / appears, (2, 2))
+    if appears != ".env":  # which counts by its content by then
+        assert (appears,) == differences(later, named_before(tmp_path, later), ())
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "CHECK := tools/check.sh\ntest:\n\tsh $(CHECK)\n",
+        "A = tools\nCHECK = ${A}/check.sh\ntest:\n\t@sh $(CHECK) -q\n",
+        "test:\n\t$(MAKE) -C tools all\n",
+        "test:\n\tmake --directory tools\n",
+    ],
+)
+def test_a_makefile_is_followed_through_variables_and_into_folders(tmp_path: Path, made: str) -> None:
+    """And from a script of npm."""
+    files = {"Makefile": made, "tools/check.sh": "", "tools/Makefile": "all:\n\tsh check.sh\n"}
+    wanted = {"tools/check.sh"} if "CHECK" in made else {"tools/check.sh", "tools/Makefile"}
+    assert wanted == found(tmp_path, files, ("make", "test"))
+    scripts = {**files, "package.json": '{"scripts": {"test": "make -s test"}}'}
+    assert {"Makefile"} | wanted == found(tmp_path, scripts, NPM)
 
 
 def test_a_project_may_be_in_a_folder_of_its_workspace(tmp_path: Path) -> None:
