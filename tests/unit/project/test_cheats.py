@@ -46,6 +46,7 @@ from tests.unit.project.cheats import (
     TESTS,
     WITHOUT_NPM,
 )
+from tests.unit.project.hidden_cheats import HIDDEN, IN_ENVIRONMENT, PATCHED, PIP, WITH_TARGET
 
 
 @pytest.fixture(scope="session")
@@ -107,6 +108,19 @@ async def test_what_is_planted_in_an_environment_of_the_workspace_is_found(stage
     await is_caught(stage, IN_THE_WORKSPACE, INSTALLED[name], ENVIRONMENT)
 
 
+@pytest.mark.parametrize("name", IN_ENVIRONMENT)
+async def test_what_hides_beside_the_runner_is_found(stage: Stage, name: str) -> None:
+    """New packages may come; new files inside of the runner's may not."""
+    language, script, said = IN_ENVIRONMENT[name]
+    await is_caught(stage, language, (script, said), ENVIRONMENT)
+
+
+async def test_a_runner_in_a_folder_of_packages_is_compared(stage: Stage) -> None:
+    """As `pip install --target` leaves it."""
+    said = "tests_changed: the test runner itself: .deps/_pytest/reports.py"
+    await is_caught(stage, WITH_TARGET, (PATCHED, said), PIP)
+
+
 # --- node, go, make -----------------------------------------------------------------------------------
 @pytest.mark.parametrize("name", some(NODE))
 async def test_a_cheat_of_npm_test_does_not_pass(node_stage: Stage, name: str) -> None:
@@ -132,12 +146,12 @@ async def test_a_cheat_of_make_does_not_pass(stage: Stage, name: str) -> None:
     await is_caught(stage, IN_MAKE, MAKE[name])
 
 
-@pytest.mark.parametrize("name", some(PROJECTS))
+@pytest.mark.parametrize("name", some([*PROJECTS, *HIDDEN]))
 async def test_a_cheat_does_not_pass_in_other_projects(
     stage: Stage, request: pytest.FixtureRequest, name: str
 ) -> None:
     """Where tests had no ids when they were red, or an old program is broken."""
-    language, script, said = PROJECTS[name]
+    language, script, said = (PROJECTS | HIDDEN)[name]
     beside = {"tap": "node_stage", "gotest": "go_stage"}
     if language.report in beside:
         request.getfixturevalue(beside[language.report])
