@@ -426,6 +426,51 @@ def test_what_git_obeys_is_put_back(tmp_path: Path, kind: str) -> None:
         assert "#!/bin/sh\nexit 1\n" == kept.read_text()
 
 
+@pytest.mark.parametrize("kind", ["root", "clone"])
+@pytest.mark.parametrize("way", ["echo ../evil > .git/commondir", "mkdir .git/commondir"])
+def test_git_is_not_led_to_another_folder(tmp_path: Path, kind: str, way: str) -> None:
+    """There its settings would be the agent's, and run by a person's next git; all is measured as ever."""
+    project = made(tmp_path, "warn", kind)
+    script = f"""\
+cat > /dev/null
+mkdir src; echo done > src/a.txt; echo else > docs/b.txt
+cp -r .git evil
+git --git-dir=evil config core.fsmonitor "touch {tmp_path}/run"
+{way}
+{HAND_OVER}"""
+    settings = agent(tmp_path, script) | {"sandbox": {"level": "off"}}
+    with running(tmp_path, settings) as daemon:
+        daemon.verb("start", project, story="US-001")
+        daemon.wait_at(project, "done", "pass")
+        place, found = place_of(daemon, project, kind), wrote(daemon, project)
+
+        assert [".git/commondir"] == found["reverted"]
+        assert "docs/b.txt" in found["outside"]
+        assert not (place / ".git/commondir").exists()
+        assert 0 == git(place, "status")
+        assert not (tmp_path / "run").exists()
+
+
+def test_what_an_agent_says_of_filters_keeps_nothing_from_being_put_back(tmp_path: Path) -> None:
+    """The file that says it is put back first."""
+    project = made(tmp_path, "revert", "root")
+    (project / "docs").mkdir(exist_ok=True)
+    (project / "docs/law.md").write_text("the law\n")
+    assert 0 == git(project, "add", "--all")
+    assert 0 == git(project, "commit", "--quiet", "-m", "law")
+    script = f"""\
+cat > /dev/null
+echo 'docs/* filter=lfs' > .gitattributes
+echo mine > docs/law.md
+{HAND_OVER}"""
+    with running(tmp_path, agent(tmp_path, script)) as daemon:
+        daemon.verb("start", project, story="US-001")
+        daemon.wait_at(project, "done", "pass")
+        assert [".gitattributes", "docs/law.md"] == wrote(daemon, project)["reverted"]
+        assert "the law\n" == (project / "docs/law.md").read_text()
+        assert not (project / ".gitattributes").exists()
+
+
 WAITING = f"""\
 cat > /dev/null
 mkdir -p src

@@ -344,6 +344,40 @@ class Stamp(Struct, frozen=True, array_like=True):
     digest: str
 
 
+class Stamps(Struct, frozen=True, kw_only=True):
+    """What the files are where a step begins; with a `problem` that is not known."""
+
+    entry: str
+    """How often its story has come to the step."""
+    files: dict[str, Stamp] = {}
+    problem: str | None = None
+    left: dict[str, Stamp] | None = None
+    """What they were where the last attempt of the step ended, before its checks."""
+
+    def changed(self, now: Mapping[str, Stamp]) -> list[str]:
+        """Return the files that have changed since, sorted."""
+        return sorted(
+            name for name in {**self.files, **now} if _digest(self.files, name) != _digest(now, name)
+        )
+
+    def without(self, now: dict[str, Stamp]) -> Stamps:
+        """Return these as if what no attempt, but its checks or others have changed had been so before."""
+        left = self.left or {}
+        theirs = {
+            name
+            for name in left | now
+            if _digest(left, name) == _digest(self.files, name) != _digest(now, name)
+        }
+        kept = {name: stamp for name, stamp in self.files.items() if name not in theirs}
+        return msgspec.structs.replace(
+            self, files=kept | {name: now[name] for name in theirs & now.keys()}, left=None
+        )
+
+
+def _digest(files: Mapping[str, Stamp], name: str) -> str | None:
+    return files[name].digest if name in files else None
+
+
 def stamps_below(root: Path, known: Mapping[str, Stamp]) -> dict[str, Stamp]:
     """Return what each file below a folder is; of the ones that are as in `known`, nothing is read.
 

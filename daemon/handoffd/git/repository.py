@@ -315,6 +315,13 @@ def repository_of(root: str) -> str | None:
     return folder
 
 
+def own_folder_of_git(root: str) -> str | None:
+    """Return git's folder in the top folder of a working tree; None where it is not there, but elsewhere."""
+    top = repository_of(root)
+    folder = None if top is None else os.path.join(top, ".git")
+    return folder if folder is not None and os.path.isdir(folder) and not os.path.islink(folder) else None
+
+
 def unfinished_in(root: str) -> str | None:
     """Return what is not finished in the repository of a project (`merge`, ...); None: nothing. Blocks."""
     folder = repository_of(root)
@@ -353,8 +360,10 @@ def _line_in(path: str) -> str:
 
 
 # --- what git obeys -----------------------------------------------------------------------------------
+LEADS_AWAY = "commondir"
+"""A file of git that names another folder for objects and settings: only further worktrees have it."""
 _OBEYED = (
-    "config", "config.worktree", "commondir", "hooks",
+    "config", "config.worktree", LEADS_AWAY, "hooks",
     "info/exclude", "info/attributes", "info/sparse-checkout", "info/grafts",
 )  # fmt: skip
 """Files and folders of git's own folder that say what git runs, ignores and reads; `git gc` writes none."""

@@ -278,12 +278,17 @@ class Snapshots:
             theirs |= {one.path for one in changes if _changed_after(repository.top, one.path, left_ns)}
             if begun is not None:  # a git that was killed may have written half a file
                 theirs -= {one.path for one in changes if _is_half(git, repository.top, one)}
-            stay = dict(_staying(git, os.fsencode(repository.top), changes, theirs))
-            if meant := [one for one in changes if one.path not in stay]:
-                reached("before_put_back")
-                git.run("read-tree", "-m", "-u", now, self._meant(git, now, meant))
-                reached("after_put_back")
-            return PutBack(ref=before.ref, stay=stay, tree=self.worktree.tree(repository, git))
+            stay: dict[bytes, str] = {}
+            # First what says how files are made: it may be the agent's own, and would keep others as they are.
+            for first in (True, False):
+                group = [one for one in changes if one.path.endswith(b".gitattributes") is first]
+                stay |= (kept_out := dict(_staying(git, os.fsencode(repository.top), group, theirs)))
+                if meant := [one for one in group if one.path not in kept_out]:
+                    reached("before_put_back")
+                    git.run("read-tree", "-m", "-u", now, self._meant(git, now, meant))
+                    reached("after_put_back")
+                    now = self.worktree.tree(repository, git)
+            return PutBack(ref=before.ref, stay=stay, tree=now)
 
     # --- looking, and cleaning up ----------------------------------------------------------------
     def all(self, story: str | None = "") -> tuple[Snapshot, ...]:

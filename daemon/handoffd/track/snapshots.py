@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -30,7 +30,7 @@ from handoffd.engine.track import BroughtBack, StopReason, Track, TrackKey, Work
 from handoffd.engine.wording import command_for, first_few, shortened
 from handoffd.errors import Refused, StoreError
 from handoffd.execute.base import EXIT
-from handoffd.execute.checks import Stamp, stamps_below
+from handoffd.execute.checks import Stamps, stamps_below
 from handoffd.execute.run import claimed
 from handoffd.execute.sandbox.plan import GUARDED, NAMESPACES, STRICT
 from handoffd.failpoints import reached
@@ -50,6 +50,7 @@ from handoffd.git.labels import (
     since_step,
 )
 from handoffd.git.repository import (
+    LEADS_AWAY,
     NO_REPOSITORY,
     Obeyed,
     disobeyed,
@@ -57,6 +58,7 @@ from handoffd.git.repository import (
     files_at,
     obey_again,
     obeyed_in,
+    own_folder_of_git,
     repository_at,
 )
 from handoffd.git.snapshots import RESTORE_LIMIT_S, Comparison, Measured, Snapshots
@@ -277,6 +279,7 @@ class TrackSnapshots:
         with suppress(OSError, msgspec.DecodeError, StoreError):
             was = msgspec.json.decode((run_dir / _GIT).read_bytes(), type=dict[str, Obeyed])
             where = track.works_in(self._key.project)
+            _lead_home(where.folder, run_dir)
             if where.kind == "clone" and where.branch is not None:
                 self._stand_again(where, run_dir)
             repository = repository_at(where.folder)
@@ -365,10 +368,9 @@ class TrackSnapshots:
             return Wrote(unknown=why or "its files were not kept as they were before it")
         now = stamps_below(Path(track.works_in(self._key.project).folder), before.files)
         replace_text(place, msgspec.json.encode(replace(before, left=now)), durable=False)
-        was = before.files
-        changed = [name for name in was | now if _digest(was, name) != _digest(now, name)]
-        strays = _strays(sorted(changed), rule, track.state.story)
-        wrote = _wrote(sorted(changed), strays, shared=shared)
+        changed = before.changed(now)
+        strays = _strays(changed, rule, track.state.story)
+        wrote = _wrote(changed, strays, shared=shared)
         reverts = rule.enforce_writes == "revert" and wrote.strays
         return replace(wrote, fault="there is no snapshot of them") if reverts else wrote
 
@@ -496,6 +498,14 @@ def _undo(run_dir: Path, folder: str, path: str, was: Obeyed | None, now: Obeyed
     obey_again(folder, path, was)
 
 
+def _lead_home(root: str, run_dir: Path) -> None:
+    """Take away what leads git from its own folder to another one: nothing else could be put back there."""
+    folder = own_folder_of_git(root)
+    if folder is not None and os.path.lexists(os.path.join(folder, LEADS_AWAY)):
+        left = files_at(folder, (LEADS_AWAY,)).get(LEADS_AWAY)
+        _undo(run_dir, folder, LEADS_AWAY, None, left)
+
+
 def _undone_in(run_dir: Path, *, own: bool) -> tuple[str, ...]:
     """Return what was undone of an attempt, also what a crash has cut off: of `own` files, or of git's."""
     with suppress(OSError):
@@ -526,31 +536,6 @@ class Undoing(Struct, frozen=True, kw_only=True):
     strays: tuple[str, ...]
     wrote: Wrote
     done: bool = False
-
-
-class Stamps(Struct, frozen=True, kw_only=True):
-    """What the files are where a step begins; with a `problem` that is not known."""
-
-    entry: str
-    files: dict[str, Stamp] = {}
-    problem: str | None = None
-    left: dict[str, Stamp] | None = None
-    """What they were where the last attempt of the step ended, before its checks."""
-
-    def without(self, now: dict[str, Stamp]) -> Stamps:
-        """Return these as if what no attempt, but its checks or others have changed had been so before."""
-        left = self.left or {}
-        theirs = {
-            name
-            for name in left | now
-            if _digest(left, name) == _digest(self.files, name) != _digest(now, name)
-        }
-        kept = {name: stamp for name, stamp in self.files.items() if name not in theirs}
-        return replace(self, files=kept | {name: now[name] for name in theirs & now.keys()}, left=None)
-
-
-def _digest(files: Mapping[str, Stamp], name: str) -> str | None:
-    return files[name].digest if name in files else None
 
 
 def _undoing(run_dir: Path) -> Undoing | None:
