@@ -137,7 +137,7 @@ def run_report(found: dict[str, Any]) -> Iterator[str]:
         yield ""
         told = ((event["at"], event["what"].replace(run["run"], "it")) for event in found["events"])
         yield from (f"{moment(at)}  {plain(what)}" for at, what in told)
-    yield f"next: handoffd log {run['run']}"
+    yield f"next: handoffd log --run {run['run']}"
 
 
 def _executed(found: dict[str, Any]) -> Iterator[str]:

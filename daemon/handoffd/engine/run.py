@@ -488,6 +488,11 @@ LINE = 200
 _FRAME = re.compile(r'File "[^"]*", line \d|at \S.*:\d+\)?$')
 """A line of a stack trace, of Python or of JavaScript and Java."""
 
+_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,300}(?:\x07|\x1b\\))")
+"""What colours a terminal, or tells it something else."""
+_MAVENS = "-> [Help 1]"
+"""How the line ends in which maven says why; behind it are hints."""
+
 _HEADER = "(most recent call"
 _EXCEPTION = re.compile(r"(?:\w+\.)*[A-Z]\w*(?::|$)")
 """What Python writes below the frames: the exception, which may go on for some lines."""
@@ -520,8 +525,10 @@ def last_line(text: str) -> str:
 
     Of a stack trace at the end that is what was raised, on one line: its frames say nothing without it.
     """
-    lines = [" ".join(line.split()) for line in text.splitlines() if any(sign.isalnum() for sign in line)]
-    line = _raised(lines) or (lines[-1] if lines else "")
+    plain = _ESCAPE.sub("", text)
+    lines = [" ".join(line.split()) for line in plain.splitlines() if any(sign.isalnum() for sign in line)]
+    named = next((line for line in reversed(lines) if line.endswith(_MAVENS)), None)
+    line = _raised(lines) or named or (lines[-1] if lines else "")
     return line if len(line) <= LINE else f"{line[: LINE - 1]}…"
 
 

@@ -237,14 +237,23 @@ def ready_test_run(context: CheckContext, settings: TestSettings, exclude: tuple
     named = context.run_dir / NAMED
     if not named.exists():  # else the run was begun
         context.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _remove_reports(context.folder, settings.reports)
         replace_text(named, f"{REPORT}-{secrets.token_hex(8)}")
-        for path in report_files(context.folder, settings.reports):  # of an earlier run
-            path.unlink(missing_ok=True)
     context = msgspec.structs.replace(context, report=report_of(context.run_dir))
     _, arguments = test_words(context, settings, exclude)
     if arguments is not None:
         replace_text(context.run_dir / ARGUMENTS, arguments)
     return context
+
+
+def _remove_reports(folder: Path, patterns: Sequence[str]) -> None:
+    """Remove the reports of an earlier run. Raises StoreError where one stays: it would count for this."""
+    for path in report_files(folder, patterns):
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            why = f"the report of an earlier run cannot be removed: {path}: {error.strerror}"
+            raise StoreError(why, hint=f"rm -rf {shlex.quote(str(path.parent))}") from error
 
 
 def report_files(folder: Path, patterns: Sequence[str]) -> tuple[Path, ...]:

@@ -108,8 +108,10 @@ def measured(settings: TestSettings, exit_record: ExitRecord, output: TestOutput
         return unusable("the test report is too long to be kept whole: let the command write it to {report}")
     if settings.reports and (broken := _not_compiled(exit_record, output)):
         errors = tuple(replace(error, file=inside(error.file, root)) for error in broken)
-        return TestReport(load_errors=errors, cut_short=(EVERYTHING,))
+        return TestReport(load_errors=errors)  # one class that is not there yet keeps all others from running
     if output.report is None:
+        if settings.reports and exit_record.code == 0:  # no test is there yet
+            return TestReport()
         how = _failure(exit_record) or "exit code 0"
         return unusable(f"the test command left no report ({how})")
     report = _reader(settings.report)(output.report)

@@ -282,9 +282,9 @@ def _stem(test_id: str) -> str:
 
 
 def _title(test_id: str) -> str:
-    """Return the last name of an id, without what numbers several of one name."""
+    """Return the last name of an id, without what numbers several of one name, or calls it."""
     name = re.split(r"::| > ", test_id)[-1]
-    return re.sub(r" \(\d+\)\Z", "", name)
+    return re.sub(r" \(\d+\)\Z|\(\)\Z", "", name)
 
 
 def _place(one: Declared) -> tuple[str, str, str]:
@@ -297,7 +297,8 @@ def _place_of(test_id: str, file: str) -> tuple[str, str, str]:
 
 
 # --- what is written in test files --------------------------------------------------------------------
-WRITTEN_IN = (".py", ".go", ".js", ".cjs", ".mjs", ".jsx", ".ts", ".cts", ".mts", ".tsx")
+_OF_JAVA = (".java", ".kt")
+WRITTEN_IN = (".py", ".go", ".js", ".cjs", ".mjs", ".jsx", ".ts", ".cts", ".mts", ".tsx", *_OF_JAVA)
 """Files in whose text tests are looked for."""
 _NAMED = re.compile(r"^[ \t]*(?:async[ \t]+)?(?:def|func)[ \t]+(\w+)", re.MULTILINE)
 _TITLED = re.compile(r"""(["'`])((?:\\.|(?!\1)[^\\\n]){0,500})\1""")
@@ -305,6 +306,15 @@ _CALLED = re.compile(
     r"""^[ \t]*(?:await[ \t]+)?(?:test|it)[ \t]*\(\s*(["'`])((?:\\.|(?!\1)[^\\\n]){0,500})\1""",
     re.MULTILINE,
 )
+_OF_CLASSES = re.compile(r"\b(?:void|fun)[ \t]+(`[^`\n]{1,300}`|\w{1,300})[ \t]*\(")
+_JAVA_TEST = re.compile(
+    r"@Test\s+(?:@\w+(?:\([^()]{0,300}\))?\s+){0,5}(?:public\s+|internal\s+)?"
+    r"(?:void|fun)\s+(`[^`\n]{1,300}`|\w{1,300})\s*\("
+)
+_JAVA_ELSEWHERE = re.compile(
+    r"@(?:RunWith|Parameterized|ExtendWith|DisplayName|Tag)|\b(?:abstract|extends|open)\b"
+)
+_JAVA_SKIPS = re.compile(r"@(?:Disabled|Ignore|Enabled)|[aA]ssum|Abort")
 _GO_TEST = re.compile(r"^func[ \t]+(Test\w*)\(\w+[ \t]+\*testing\.T\)", re.MULTILINE)
 _GO_ELSEWHERE = re.compile(
     r"^//(?:go:build| ?\+build)|_(?:windows|darwin|js|wasm|arm64?|386)_test\.go\Z", re.MULTILINE
@@ -343,7 +353,7 @@ def choice_of(settings: str, hooks: str) -> Choice:
 
 
 def _skipped_by(hooks: str) -> Literal["none", "marked", "any"]:
-    """Return which tests conftests may skip: hooks that look at the marks of a test, only those with some."""
+    """Return which tests conftests may skip: with hooks that look at marks, only the ones that have some."""
     if (body := _parsed(hooks)) is None:
         return "any" if _SKIPS.search(hooks) else "none"
     skipping = [ast.unparse(node) for node in body if not isinstance(node, _IMPORTS) and _mentions_skip(node)]
@@ -359,6 +369,8 @@ def names_in(file: str, text: str) -> frozenset[str]:
     """Return the names that functions have in a test file, or in JavaScript the texts that may be titles."""
     if file.endswith((".py", ".go")):
         return frozenset(_NAMED.findall(text))
+    if file.endswith(_OF_JAVA):
+        return frozenset(name.strip("`") for name in _OF_CLASSES.findall(text))
     return frozenset(_title(bounded_id(_unescaped(found[1]).strip())) for found in _TITLED.findall(text))
 
 
@@ -402,6 +414,8 @@ def declared_in(file: str, text: str, choice: Choice) -> tuple[Declared, ...]:
     if file.endswith(".go"):
         elsewhere = _GO_ELSEWHERE.search(text) or _GO_ELSEWHERE.search(file)
         return () if elsewhere else tuple(_of_go(file, text))
+    if file.endswith(_OF_JAVA):
+        return tuple(_of_java(file, text))
     return () if ".only(" in text else tuple(_of_javascript(file, text))
 
 
@@ -416,6 +430,12 @@ def _of_go(file: str, text: str) -> Iterator[Declared]:
     for part in parts:
         for name in _GO_TEST.findall(part):
             yield Declared(file=file, name=name, may_skip=".Skip" in part or ".Skip" in helpers)
+
+
+def _of_java(file: str, text: str) -> Iterator[Declared]:
+    if _JAVA_ELSEWHERE.search(text) is None:
+        for name in dict.fromkeys(_JAVA_TEST.findall(text)):
+            yield Declared(file=file, name=name.strip("`"), may_skip=_JAVA_SKIPS.search(text) is not None)
 
 
 def _of_javascript(file: str, text: str) -> Iterator[Declared]:

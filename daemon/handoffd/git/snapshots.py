@@ -279,7 +279,7 @@ class Snapshots:
             if begun is not None:  # a git that was killed may have written half a file
                 theirs -= {one.path for one in changes if _is_half(git, repository.top, one)}
             stay: dict[bytes, str] = {}
-            # First what says how files are made: it may be the agent's own, and would keep others as they are.
+            # First what says how files are made: it may be the agent's own, and would keep others back.
             for first in (True, False):
                 group = [one for one in changes if one.path.endswith(b".gitattributes") is first]
                 stay |= (kept_out := dict(_staying(git, os.fsencode(repository.top), group, theirs)))

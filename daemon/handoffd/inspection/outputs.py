@@ -13,6 +13,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import Any, Final
@@ -50,7 +51,16 @@ _NOT_LOOKED_INTO: Final = frozenset(
         "venv",
     }
 )
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """Reads tags that other programs give a meaning to, as `!Ref`, and what looks like a date, as written."""
+
+
+Loader.add_constructor("tag:yaml.org,2002:timestamp", lambda _, node: node.value)
+for _prefix in ("!", "tag:yaml.org,2002:python/"):
+    Loader.add_multi_constructor(_prefix, lambda _, __, node: str(node.value))
+
 _METHODS: Final = ("send", "receive", "publish", "subscribe")
 
 Found = Iterator[str]
@@ -266,18 +276,22 @@ def _of_document(path: Path) -> Found:
     if text is None:
         yield f": {_UNREAD}"
         return
+    nodes: list[Any] = []
     try:
         if path.suffix == ".json":
-            json.loads(text)
-        nodes = list(yaml.compose_all(text, Loader=_LOADER))
-        document = yaml.load(text, Loader=_LOADER) if len(nodes) == 1 else None  # noqa: S506 (it is safe)
+            document = json.loads(text)
+            with suppress(yaml.YAMLError, ValueError, RecursionError):  # only for the lines of its values
+                nodes = list(yaml.compose_all(text, Loader=Loader))
+        else:
+            nodes = list(yaml.compose_all(text, Loader=Loader))
+            document = yaml.load(text, Loader=Loader) if len(nodes) == 1 else None  # noqa: S506 (it is safe)
     except json.JSONDecodeError as error:
         yield f":{error.lineno}: no JSON: {error.msg}"
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         yield f":{line}: no YAML: {error.problem or error.context}"
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        yield f": no YAML: {' '.join(str(error).split())}"
+        yield f": no {'JSON' if path.suffix == '.json' else 'YAML'}: {' '.join(str(error).split())}"
     else:
         for place, message in _of_contract(path, document):
             yield f":{_line_of(nodes, place)}: {'.'.join(map(str, place))}{': ' if place else ''}{message}"

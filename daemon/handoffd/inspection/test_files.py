@@ -278,7 +278,7 @@ class _Walk:
     def _installed(self, folder: str, entries: Sequence[os.DirEntry[str]]) -> Iterator[tuple[str, Sealed]]:
         """Yield what starts with Python in a folder, and pytest itself; the rest of it is not looked into.
 
-        The workspace's own folders are no environment, whatever an agent puts there.
+        The workspace's own folders do not count as an environment, whatever an agent puts there.
         """
         names = {one.name for one in entries}
         if "pyvenv.cfg" in names and folder not in self._own:

@@ -430,7 +430,7 @@ class Named:
             self._found[path] = Sealed(kind="setting", seal=made, content="", mode="file")
 
     def _tools(self, words: Sequence[str], bases: Sequence[str], depth: int) -> None:
-        """Look at what programs read without being told, as a Makefile, beside or where `-C` says."""
+        """Look at what programs read by themselves, as a Makefile, in their folder or where `-C` says."""
         folders = [folder for option, folder in itertools.pairwise(words) if option in {"-C", "--directory"}]
         for word in words:
             for name in MADE_BY.get("make" if word == "MAKE" else os.path.basename(word), ()):

@@ -122,6 +122,22 @@ def test_a_problem_comes_with_the_output_that_explains_it(exit_: Exit, problem: 
     assert problem == with_line("exited with code 1", exit_)
 
 
+@pytest.mark.parametrize(
+    ("tail", "line"),
+    [
+        ("\x1b[31mE501 bad\x1b[0m\n\x1b[0m\x1b[0m\n", "E501 bad"),
+        ("\x1b]8;;file:///x\x07here\x1b]8;;\x07\n", "here"),
+        (
+            "[ERROR] Failed to compile: no network -> [Help 1]\n[ERROR] \n[ERROR] Re-run with -X\n",
+            "[ERROR] Failed to compile: no network -> [Help 1]",
+        ),
+    ],
+)
+def test_the_line_that_says_why_has_no_colours_and_is_not_a_hint(tail: str, line: str) -> None:
+    """A terminal's orders are not words."""
+    assert line == last_line(tail)
+
+
 RAISED = 'Traceback (most recent call last):\n  File "<string>", line 3, in h\n    raise e\n    ^^^^^^^\n'
 
 

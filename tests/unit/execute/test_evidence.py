@@ -181,13 +181,16 @@ def test_a_build_that_does_not_come_to_its_tests_is_the_projects_fault() -> None
     found = measured(settings, ended(1), TestOutput(report=None, printed=printed), "/srv/shop")
 
     assert ["src/test/java/shop/CartTest.java"] == [error.file for error in found.load_errors]
-    assert (EVERYTHING,) == found.cut_short
-    for output, code in (
-        (TestOutput(report=None, printed="[ERROR] no network\n"), 1),
-        (TestOutput(report=None), 0),
-    ):
-        problem = measured(settings, ended(code), output, "/srv/shop").problem
-        assert problem == f"the test command left no report (exit code {code})"
+    old = Baseline(results={"shop.ShopTest::old": "passed"})
+    red = evidence_of(found, ended(1), old, frozenset({"src/test/java/shop/CartTest.java"}))
+    assert (1, ()) == (red.new_failing, red.regressed)
+    outside = evidence_of(found, ended(1), old, frozenset())
+    assert ("src/test/java/shop/CartTest.java",) == outside.regressed
+    output = TestOutput(report=None, printed="[ERROR] no network\n")
+    assert (
+        "the test command left no report (exit code 1)" == measured(settings, ended(1), output, "/").problem
+    )
+    assert TestReport() == measured(settings, ended(0), TestOutput(report=None), "/srv/shop")
 
 
 def test_go_is_read_from_its_output() -> None:

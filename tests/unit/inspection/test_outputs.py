@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+import yaml
 
 from handoffd.inspection.outputs import (
     MAX_BYTES,
@@ -147,6 +149,9 @@ def test_a_file_that_is_missing_or_empty_is_named(tmp_path: Path) -> None:
         ("any.json", '{"a": [1, null]}'),
         ("any.yaml", "a: &x 1\nb: *x\n---\nc: 2\n"),
         ("any.md", "{"),
+        ("any.json", json.dumps({"a": "\U0001f600", "k" * 2000: "\x7f"})),
+        ("any.yaml", "a: !Ref Shop\nb: !Sub [x, y]\nc: 2026-13-45\nd: !!python/name:os.system\n"),
+        ("openapi.json", json.dumps(yaml.safe_load(CONTRACT.replace("title: Shop", 'title: "\U0001f600"')))),
     ],
 )
 def test_what_can_be_read_passes(tmp_path: Path, name: str, content: str) -> None:

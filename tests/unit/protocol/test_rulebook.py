@@ -18,7 +18,8 @@ from handoffd.settings.paths import shared
 OWN = ".ai/step-rules.yaml"
 
 TEST_FILES = (
-    "**/*_test.*", "**/test_*.*", "**/*.test.*", "**/*.spec.*", "**/conftest.py", "test/**", "tests/**",
+    "**/*_test.*", "**/test_*.*", "**/*.test.*", "**/*.spec.*", "**/conftest.py",
+    "**/test/**", "**/tests/**", "spec/**",
     "**/__tests__/**", "**/testdata/**",
 )  # fmt: skip
 
