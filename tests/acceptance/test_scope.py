@@ -273,6 +273,32 @@ def test_what_the_checks_of_an_attempt_write_is_not_the_next_one_s(
         assert sorted([*outside, "src/a.txt"]) == sorted(wrote(daemon, project)["files"])
 
 
+@pytest.mark.parametrize("mode", ["warn", "fail", "revert"])
+def test_what_a_program_writes_while_it_is_checked_is_not_committed_unseen(tmp_path: Path, mode: str) -> None:
+    """In a clone all is committed: what its step may not write is put back before, or named."""
+    project = made(tmp_path, mode, "clone")
+    table = json.loads((project / ".ai/step-rules.yaml").read_text())
+    table["steps"]["bdd"] |= {
+        "post_check": "echo evil >> docs/tracked.md; rm docs/gone.md; touch docs/new.md"
+    }
+    (project / ".ai/step-rules.yaml").write_text(json.dumps(table))
+    script = f"cat > /dev/null\nmkdir src\necho done > src/a.txt\n{HAND_OVER}"
+    with running(tmp_path, agent(tmp_path, script)) as daemon:
+        daemon.verb("start", project, story="US-001")
+        daemon.wait_at(project, "done", "pass")
+        files = said(project, "diff", "--name-only", "main", "handoffd/US-001").split()
+        changed = ["docs/gone.md", "docs/tracked.md"]
+        assert ["src/a.txt"] == wrote(daemon, project)["files"]
+        if mode == "warn":
+            assert sorted([*changed, "docs/new.md", "src/a.txt"]) == files
+            told = f"is committed: {', '.join(changed)}"
+        else:
+            assert ["src/a.txt"] == files
+            told = f"was put back: {', '.join([changed[0], 'docs/new.md', changed[1]])}"
+        (warning,) = daemon.view(project)["warnings"]
+        assert f"what the checks of bdd wrote, and it may not, {told}" in warning
+
+
 INNER = f"""\
 cat > /dev/null
 echo more >> lib/code.c

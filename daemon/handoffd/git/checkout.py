@@ -19,8 +19,7 @@ from handoffd.errors import Refused, StoreError
 from handoffd.git.branches import HEADS
 from handoffd.git.command import FAILED, Git, left_in
 from handoffd.git.repository import Repository, unfinished_in
-from handoffd.git.snapshots import in_place_of
-from handoffd.git.worktree import ignoring, is_linked
+from handoffd.git.worktree import ignoring, in_place_of, is_linked
 
 IN_THE_WAY = "CHECKOUT_IN_THE_WAY"
 BUSY = "CHECKOUT_BUSY"

@@ -8,7 +8,7 @@ an agent's to write, and only keeps git from removing the commits. Ignored files
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC
 from itertools import pairwise
@@ -43,6 +43,7 @@ from handoffd.git.worktree import (
     can_be_kept,
     disk_faults,
     filtered,
+    in_place_of,
     status_at,
 )
 
@@ -289,6 +290,28 @@ class Snapshots:
                     reached("after_put_back")
                     now = self.worktree.tree(repository, git)
             return PutBack(ref=before.ref, stay=stay, tree=now)
+
+    @disk_faults()
+    def by_checks(
+        self, made: Snapshot, strays: Callable[[Sequence[str]], Collection[str]], *, undo: bool
+    ) -> list[str]:
+        """Return which files of the project the checks of an attempt have changed that are `strays`, sorted.
+
+        `undo`: it is put back, and what they have made counts, too. Raises StoreError.
+        """
+        with self.worktree.opened(RESTORE_LIMIT_S) as (repository, git):
+            is_ours, now = self.worktree.ours(repository), made.commit or ""
+            changes = [one for one in _changes(git, now, _end_of(git, made)) if one.mode or undo]
+            changes = [one for one in changes if is_ours(one.path) and not one.of_inner]
+            within = os.fsencode(repository.within)
+            names = {
+                one.path.removeprefix(within).decode("utf-8", "backslashreplace"): one for one in changes
+            }
+            wanted = sorted(strays(tuple(names)))
+            changes = [names[name] for name in wanted]
+            if undo and changes:
+                git.run("read-tree", "-m", "-u", now, self._meant(git, now, changes))
+            return wanted
 
     # --- looking, and cleaning up ----------------------------------------------------------------
     def all(self, story: str | None = "") -> tuple[Snapshot, ...]:
@@ -552,21 +575,6 @@ def _obstacles_of(one: Change, top: bytes, known: Collection[bytes]) -> Iterator
         yield from (path for path in in_place_of(top, one.path) if path not in known)
     elif (found := status_at(top, one.path)) is not None and not can_be_kept(top, one.path, found):
         yield one.path
-
-
-def in_place_of(top: bytes, path: bytes) -> Iterator[bytes]:
-    """Yield the file that is at a path or instead of one of its folders, or those below it."""
-    parts = path.split(b"/")
-    for count in range(1, len(parts) + 1):
-        place = os.path.join(top, *parts[:count])
-        if not os.path.lexists(place):
-            return
-        if os.path.islink(place) or not os.path.isdir(place):
-            yield b"/".join(parts[:count])
-            return
-    for folder, folders, files in os.walk(os.path.join(top, path)):
-        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
-        yield from (os.path.relpath(os.path.join(folder, name), top) for name in (*links, *files))
 
 
 def _few(paths: Sequence[bytes]) -> str:

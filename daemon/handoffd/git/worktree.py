@@ -436,6 +436,21 @@ def status_at(top: bytes, path: bytes) -> os.stat_result | None:
         return None
 
 
+def in_place_of(top: bytes, path: bytes) -> Iterator[bytes]:
+    """Yield the file that is at a path or instead of one of its folders, or those below it."""
+    parts = path.split(b"/")
+    for count in range(1, len(parts) + 1):
+        place = os.path.join(top, *parts[:count])
+        if not os.path.lexists(place):
+            return
+        if os.path.islink(place) or not os.path.isdir(place):
+            yield b"/".join(parts[:count])
+            return
+    for folder, folders, files in os.walk(os.path.join(top, path)):
+        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+        yield from (os.path.relpath(os.path.join(folder, name), top) for name in (*links, *files))
+
+
 def _stamp(top: bytes, path: str) -> str:
     found = status_at(top, os.fsencode(path))
     return "" if found is None else f"{found.st_mode:o} {found.st_size} {found.st_mtime_ns}"

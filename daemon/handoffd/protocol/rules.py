@@ -14,6 +14,7 @@ from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, Field
 
 from handoffd.protocol.state import Minutes, Reason
+from handoffd.protocol.story import expand
 
 DONE = "done"
 """The pseudo-step at the end of every pipeline; it has no rule."""
@@ -124,6 +125,12 @@ class Rule(BaseModel):
         What is written beside papers in a clone would land after the last look at the story's work.
         """
         return "revert" if self.only_papers and not shared else self.enforce_writes
+
+    def strays(self, names: Sequence[str], story: str | None) -> tuple[str, ...]:
+        """Return the paths that it may not write; of an inner repository, any of its files counts."""
+        probes = {f"{name}-" if name.endswith("/") else name: name for name in names}
+        patterns = [expand(pattern, story) for pattern in self.claude_writes]
+        return tuple(probes[probe] for probe in outside(probes, patterns))
 
     def target(self, reason: Reason | None) -> str:
         """Return the step a failure for `reason` leads to."""

@@ -64,8 +64,7 @@ from handoffd.git.repository import (
 from handoffd.git.snapshots import RESTORE_LIMIT_S, Comparison, Measured, Snapshots
 from handoffd.git.worktree import FIRST_LIMIT_S, LIMIT_S, Worktree, shadow_of, top_of_clone
 from handoffd.inspection.own_files import RULES, SETTINGS
-from handoffd.protocol.rules import Rule, RuleBook, outside
-from handoffd.protocol.story import expand
+from handoffd.protocol.rules import Rule, RuleBook
 from handoffd.track.reach import Reach
 from handoffd.track.services import Files, Services
 
@@ -159,7 +158,27 @@ class TrackSnapshots:
             return f"{what} were not kept: {error.message}; none is made for {REST_S / 60:.0f} min"
         self._unkept, self.seen = False, snapshots.worktree
         log.debug("snapshot", project=self._key.project, ref=made.ref, commit=made.commit)
+        if (told := await self._by_checks(track, label, snapshots, made)) is not None:
+            return told
         return f"{made.name} is without {first_few(snapshots.left_out)}" if snapshots.left_out else None
+
+    async def _by_checks(self, track: Track, label: Label, kept: Snapshots, made: Snapshot) -> str | None:
+        """Put back, or name, what a step's checks have changed in its clone that the step may not write.
+
+        No agent has written it, but the program that the agent wrote; it would be committed.
+        """
+        rule, changed = self._files.rules.steps.get(label.step), made.left not in {None, kept.worktree.seen}
+        if rule is None or not changed or not label.accepted or track.works_in("").kind != "clone":
+            return None
+        undo = rule.enforcement(shared=False) != "warn"
+        look = partial(kept.by_checks, made, partial(rule.strays, story=label.story), undo=undo)
+        what = f"what the checks of {label.step} wrote, and it may not,"
+        try:
+            paths = await self._making.asked(look, RESTORE_LIMIT_S + 5)
+        except StoreError as error:
+            return f"{what} is not known, or was not put back: {error.message}"
+        self.seen = None if undo else self.seen
+        return f"{what} {'was put back' if undo else 'is committed'}: {first_few(paths)}" if paths else None
 
     # --- what a step has changed -----------------------------------------------------------------
     async def wrote(self, track: Track, rules: RuleBook, run_dir: Path) -> Wrote | None:
@@ -211,7 +230,7 @@ class TrackSnapshots:
             return self._by_stamps(track, rule, shared=shared)
         replace_text(run_dir / _LEFT, found.tree, durable=False)
         names = _paths(found)
-        strays = _strays(tuple(names), rule, dispatch.story)
+        strays = rule.strays(tuple(names), dispatch.story)
         if strays and not shared:
             merged = self._merged(track)
             strays = tuple(name for name in strays if names[name] not in merged)
@@ -369,7 +388,7 @@ class TrackSnapshots:
         now = stamps_below(Path(track.works_in(self._key.project).folder), before.files)
         replace_text(place, msgspec.json.encode(replace(before, left=now)), durable=False)
         changed = before.changed(now)
-        strays = _strays(changed, rule, track.state.story)
+        strays = rule.strays(changed, track.state.story)
         wrote = _wrote(changed, strays, shared=shared)
         reverts = rule.enforce_writes == "revert" and wrote.strays
         return replace(wrote, fault="there is no snapshot of them") if reverts else wrote
@@ -568,13 +587,6 @@ def _paths(found: Measured) -> dict[str, bytes]:
     within = os.fsencode(found.within)
     every = (*found.paths, *map(os.fsencode, found.beside))
     return {path.removeprefix(within).decode("utf-8", "backslashreplace"): path for path in every}
-
-
-def _strays(names: Sequence[str], rule: Rule, story: str | None) -> tuple[str, ...]:
-    """Return the changed paths that a step may not write; of an inner repository, any of its files counts."""
-    probes = {f"{name}-" if name.endswith("/") else name: name for name in names}
-    patterns = [expand(pattern, story) for pattern in rule.claude_writes]
-    return tuple(probes[probe] for probe in outside(probes, patterns))
 
 
 def _wrote(names: Sequence[str], strays: Sequence[str], *, shared: bool) -> Wrote:
