@@ -188,7 +188,9 @@ def _measured(found: dict[str, Any]) -> Iterator[str]:
         strays = (
             f", {changed['strays']} of them outside of what the step may write" if changed["strays"] else ""
         )
-        yield f"changed: {plain(changed['unknown'] or counted(changed['count'], 'file'))}{strays}"
+        came, went = changed.get("added_lines") or 0, changed.get("removed_lines") or 0
+        lines = f" (+{came:,} -{went:,} lines)" if came or went else ""
+        yield f"changed: {plain(changed['unknown'] or counted(changed['count'], 'file'))}{lines}{strays}"
         yield from (f"  {word}: {_named(changed[key])}" for key, word in _CHANGED if changed.get(key))
 
 

@@ -451,6 +451,9 @@ class Wrote(Struct, frozen=True, kw_only=True):
     """Why none of this is known."""
     own: tuple[str, ...] = ()
     """Files of handoffd's own that were changed meanwhile, by its agent or by others, and that stay so."""
+    added_lines: int | None = None
+    removed_lines: int | None = None
+    """How many lines came and went in these files; none of binary ones. None: not known."""
 
 
 class SameEnds(Struct, frozen=True, kw_only=True):

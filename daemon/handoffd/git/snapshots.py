@@ -229,8 +229,11 @@ class Snapshots:
             was, beside = since[0].beside, self.worktree.beside(repository, git)
             others = [one for one in {**(was or beside), **beside} if (was or {}).get(one) != beside.get(one)]
             others = [] if was is None else others
-            within = repository.within
-            return Measured(tree=now, within=within, paths=tuple(paths), beside=tuple(sorted(others)))
+            sizes = (
+                [one for one in _sizes(git, since[0].commit or "", now) if one.path in paths] if paths else []
+            )
+            lines = sum(one.added or 0 for one in sizes), sum(one.removed or 0 for one in sizes)
+            return Measured(now, repository.within, tuple(paths), tuple(sorted(others)), lines)
 
     @disk_faults()
     def changed_by(self, label: Label, *, story: bool) -> frozenset[bytes] | None:
@@ -247,11 +250,9 @@ class Snapshots:
         with self.worktree.opened(self.worktree.limit_s) as (repository, git):
             return frozenset(self._changed_since(repository, git, since, _end_of(git, last)))
 
-    def _changed_since(
-        self, repository: Repository, git: Git, since: Sequence[Snapshot], now: str
-    ) -> list[bytes]:
+    def _changed_since(self, at: Repository, git: Git, since: Sequence[Snapshot], now: str) -> list[bytes]:
         mine = None if len(since) == 1 else _by_agents(git, since, now)
-        is_ours = self.worktree.ours(repository)
+        is_ours = self.worktree.ours(at)
         return [
             one.path
             for one in _changes(git, since[0].commit or "", now)
@@ -421,6 +422,8 @@ class Measured(NamedTuple):
     paths: tuple[bytes, ...]
     beside: tuple[str, ...]
     """Large files and repositories of their own, which the tree does not have."""
+    lines: tuple[int, int] = 0, 0
+    """How many lines came and went in `paths`."""
 
 
 class PutBack(NamedTuple):

@@ -6,6 +6,7 @@ asked to, and a run that is over answers with its exit record.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
@@ -20,6 +21,7 @@ from handoffd.capacity.machine import passes_by_itself
 from handoffd.clock import Clock
 from handoffd.engine.decision import Spawn
 from handoffd.engine.events import Event, ExecutorExited, ExecutorStarted, HandoffSettled, SpawnRefused
+from handoffd.engine.judging import is_known
 from handoffd.engine.run import LIMITS, End, Exit, Usage, Wrote, last_line
 from handoffd.engine.track import Dispatch, StopReason, Track, TrackKey, Workspace
 from handoffd.errors import HandoffdError
@@ -218,7 +220,9 @@ class Attempts:
             left = await to_thread.run_sync(self._left_by, current, record, source, where, patient)
             if left is None:
                 await anyio.sleep(AWAY_LOOK_S)
-        self._post(replace(left, wrote=await self._wrote(self._services.run_dir(dispatch))))
+        wrote = await self._wrote(self._services.run_dir(dispatch))
+        invented = await to_thread.run_sync(_invented, left, wrote, self._workspace().folder)
+        self._post(replace(left, wrote=wrote, untouched=(*left.untouched, *invented)))
         reached("after_exit_taken")
 
     def _tell_of_survivors(self, dispatch: str, record: ExitRecord) -> None:
@@ -276,6 +280,16 @@ def _untouched(reading: Reading, where: Workspace, run_dir: Path) -> tuple[str, 
     claimed = reading.handoff.files_changed if isinstance(reading, Found) else ()
     began_ns = started_ns(run_dir) if claimed else 0
     return files_untouched_since(Path(where.folder), claimed, began_ns)[:MOST_UNTOUCHED] if began_ns else ()
+
+
+def _invented(left: ExecutorExited, wrote: Wrote | None, folder: str) -> tuple[str, ...]:
+    """Return the files that a hand-off names as changed, and that are not there and were not removed."""
+    if not isinstance(left.reading, Found) or not is_known(wrote) or wrote.count > len(wrote.files):
+        return ()
+    changed = {*wrote.files, *wrote.reverted, *left.untouched}
+    names = (os.path.normpath(name) for name in left.reading.handoff.files_changed[:MOST_UNTOUCHED])
+    others = (name for name in names if name not in changed and "\0" not in name)
+    return tuple(name for name in others if not os.path.lexists(os.path.join(folder, name)))
 
 
 def _with_remedy(error: Exception) -> str:

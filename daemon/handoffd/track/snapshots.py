@@ -234,7 +234,9 @@ class TrackSnapshots:
         if strays and not shared:
             merged = self._merged(track)
             strays = tuple(name for name in strays if names[name] not in merged)
+        came, went = found.lines
         wrote = _wrote(tuple(names), strays, shared=shared)
+        wrote = replace(wrote, added_lines=came, removed_lines=went)
         if not reverts or not strays:
             looked.append(snapshots.worktree)
             return wrote

@@ -333,6 +333,8 @@ SHOWN: dict[str, Any] = {
     "untouched": ["a.py"],
     "changed": {
         "count": 2,
+        "added_lines": 60,
+        "removed_lines": 4,
         "strays": 1,
         "outside": ["b.py"],
         "reverted": [],
@@ -385,8 +387,8 @@ def test_an_attempt_is_shown_with_its_claim_beside_what_was_measured() -> None:
         "claimed: pass; tests: 5 passed", "  it did not change: a.py",
         "measured: 3 passed, 1 failed; before the story: 3 passed, 1 skipped", "  failing: test_b",
         "post_check: did not end in time",
-        "changed: 2 files, 1 of them outside of what the step may write", "  outside: b.py",
-        "used: 1,200 tokens, cost $0.50", "next: handoffd log 20260131T221509-1f2e3d4c",
+        "changed: 2 files (+60 -4 lines), 1 of them outside of what the step may write", "  outside: b.py",
+        "used: 1,200 tokens, cost $0.50", "next: handoffd log --run 20260131T221509-1f2e3d4c",
     ):  # fmt: skip
         assert wanted in lines, wanted
     assert any(

@@ -93,6 +93,17 @@ def test_it_is_of_what_was_measured_just_now(root: Path, here: Snapshots, tmp_pa
     assert here.worktree is not elsewhere.worktree
 
 
+def test_what_a_step_has_changed_is_counted_in_lines(root: Path, here: Snapshots) -> None:
+    """Of binary files there are none."""
+    (root / "kept").write_text("one\ntwo\n")
+    here.take(label(1, result=BEGUN))
+    (root / "kept").write_text("one\n2\n3\n")
+    (root / "picture").write_bytes(b"\0\1\2\n")
+    found = here.measured("US-1", "impl", durable=False)
+    assert found is not None
+    assert ((b"kept", b"picture"), (2, 1)) == (found.paths, found.lines)
+
+
 def test_it_says_what_it_is_of_and_stands_on_the_commit_that_is_checked_out(
     root: Path, here: Snapshots
 ) -> None:

@@ -295,6 +295,12 @@ SITE = ".venv/lib/python3.11/site-packages"
 PLUGIN = f"{SITE}/new-1.DIST-INFO/entry_points.txt"
 
 
+def put_two(root: Path, one: str, other: str) -> None:
+    """Write two empty files."""
+    put(root, one, "")
+    put(root, other, "")
+
+
 # --- what differs -------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("change", "differs"),
@@ -317,8 +323,8 @@ PLUGIN = f"{SITE}/new-1.DIST-INFO/entry_points.txt"
         (lambda root: put(root, f"{SITE}/new-1.DIST-INFO/entry_points.txt", "[pytest11]\nn = new\n"), PLUGIN),
         (lambda root: put(root, "test/node_modules/chai/index.js", "1"), "test/node_modules/chai"),
         (lambda root: put(root, "pyvenv.cfg", ""), None),
-        (lambda root: (put(root, "pyvenv.cfg", ""), put(root, "sub/conftest.py", "")), "sub/conftest.py"),
-        (lambda root: (put(root, "sub/pyvenv.cfg", ""), put(root, "sub/pytest.ini", "")), "sub/pytest.ini"),
+        (lambda root: put_two(root, "pyvenv.cfg", "sub/conftest.py"), "sub/conftest.py"),
+        (lambda root: put_two(root, "sub/pyvenv.cfg", "sub/pytest.ini"), "sub/pytest.ini"),
         (lambda root: put(root, "node_modules/vitest/a.js", "2"), "node_modules/vitest/a.js"),
     ],
 )
