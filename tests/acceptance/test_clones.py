@@ -220,8 +220,9 @@ def test_a_story_that_was_aborted_begins_anew_when_it_is_started_again(tmp_path:
 
         assert ["bdd"] == told(project, "show", "handoffd/US-001:US-001.txt").split()
         assert told(project, "rev-parse", "main") == told(project, "rev-parse", "handoffd/US-001~1")
-        *_, warning = answer["warnings"]
-        (kept,) = re.findall(r"refs/handoffd/US-001/discarded-\w+(?= keeps)", warning)
+        *_, kept, drafts = answer["warnings"]
+        (kept,) = re.findall(r"refs/handoffd/US-001/discarded-\w+(?= keeps)", kept)
+        assert "draft.txt, mine.txt are not committed, so the story begins without them" in drafts
         assert end == told(project, "rev-parse", kept)
 
 
@@ -239,7 +240,7 @@ def test_a_story_that_was_aborted_can_go_on_with_what_it_did(tmp_path: Path) -> 
 
         daemon.verb("abort", project)
         daemon.wait_at(project, "bdd", "needs_human")
-        *_, warning = daemon.verb("start", project, story="US-001", go_on=True)["warnings"]
+        *_, warning, _ = daemon.verb("start", project, story="US-001", go_on=True)["warnings"]
         daemon.wait_at(project, "review", "needs_human")
 
         assert "US-001 goes on from handoffd/US-001, 1 commit of an earlier start" in warning

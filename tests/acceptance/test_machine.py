@@ -140,7 +140,7 @@ def test_without_descriptors_people_are_answered_and_dispatches_wait(tmp_path: P
         daemon.wait_at(other, "review", "needs_human")
         daemon.wait_at(project, "review", "needs_human")
         assert [("bdd", 1, "pass")] == daemon.results(other)
-        (told,) = daemon.told(daemon.state_dir)
+        (told,) = eventually_sync(lambda: daemon.told(daemon.state_dir))
         assert "the daemon has reached its limit of open files" == told["why"]
 
 

@@ -229,9 +229,8 @@ class Snapshots:
             was, beside = since[0].beside, self.worktree.beside(repository, git)
             others = [one for one in {**(was or beside), **beside} if (was or {}).get(one) != beside.get(one)]
             others = [] if was is None else others
-            sizes = (
-                [one for one in _sizes(git, since[0].commit or "", now) if one.path in paths] if paths else []
-            )
+            mine, sizes = {*paths}, _sizes(git, since[0].commit or "", now) if paths else []
+            sizes = [one for one in sizes if one.path in mine]
             lines = sum(one.added or 0 for one in sizes), sum(one.removed or 0 for one in sizes)
             return Measured(now, repository.within, tuple(paths), tuple(sorted(others)), lines)
 

@@ -42,7 +42,6 @@ from handoffd.git.worktree import BUSY, FIRST_LIMIT_S, Worktree
 from handoffd.inspection.checklist import checklist, write_checklist
 from handoffd.inspection.installs import leading_back
 from handoffd.protocol.rules import DONE
-from handoffd.protocol.state import State
 from handoffd.settings.model import ProjectSettings, StoryWorkspace
 from handoffd.track.ai_folder import bring_home, take_along
 from handoffd.track.checks import Checks
@@ -466,7 +465,9 @@ class TrackWorkspace:
             return
         if self._services.clock.monotonic() < self._again_s:
             return
-        work = (owed or partial(self._made_up, state, where)) if over else partial(self._published, where)
+        work: Callable[[], str | None] = partial(self._published, where)
+        if over:
+            work = owed or partial(self._made_up, track, where)
         try:
             self.trouble, self._owed = await self._later.asked(work, FIRST_LIMIT_S + 10), None
             self._put_off = 0
@@ -477,12 +478,20 @@ class TrackWorkspace:
                 self._put_off += 1
             self._note_trouble(error)
 
-    def _made_up(self, state: State, where: Workspace) -> str | None:
+    def _made_up(self, track: Track, where: Workspace) -> str | None:
         """Commit what an earlier daemon could not when the story ended; blocks. Only the trail shows it."""
-        story, last = state.story or "", self._files.rules.path(state.task_type)[-1]
-        trail = self._clones.trail(story)
+        state, story = track.state, _story_of(track) or ""
+        assert state is not None
+        last, trail = self._files.rules.path(state.task_type)[-1], self._clones.trail(story)
         label = Label(story=story, step=last, result="pass", run=None, at=self._services.clock.now())
-        if trail is None or not trail.steps or trail.steps[-1][0] == last or not self._commits_at(label):
+        over = track.ledger.landed or self._clones.of(story) is None
+        if (
+            over
+            or trail is None
+            or not trail.steps
+            or trail.steps[-1][0] == last
+            or not self._commits_at(label)
+        ):
             return None
         what = "what could not be committed when it ended"
         message = f"{story} {label.step}: {what}\n\nStory: {story}\nStep: {label.step}\n"
