@@ -151,6 +151,8 @@ def _executed(found: dict[str, Any]) -> Iterator[str]:
     if run["usage"]:
         tokens, cost = used(run["usage"])
         yield f"used: {tokens} tokens, cost {cost}"
+    elif run["result"] is not None:
+        yield "used: not known, as its agent did not say"
 
 
 def _claimed(found: dict[str, Any]) -> Iterator[str]:

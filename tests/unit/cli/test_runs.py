@@ -423,6 +423,7 @@ def test_an_attempt_without_records_is_shown_by_what_the_journal_has() -> None:
     }  # fmt: skip
     lines = [unstyled(line) for line in run_report(bare)]
     assert "measured: nothing, no check was run" in lines
+    assert "used: not known, as its agent did not say" in lines
     assert any(line.endswith("; sandbox: unknown") for line in lines)
     running = {
         **bare,
