@@ -36,6 +36,7 @@ from handoffd.git.command import (
     meeting,
     merged_tree,
     packed,
+    tree_of,
 )
 from handoffd.git.repository import (
     COMMIT,
@@ -159,10 +160,10 @@ class StoryBranch:
                 tree = self._with_changes(repository, git, parent, tree, changed)
             if only_papers:
                 self._must_be_papers(repository, git, tree)
-            known = parent and git.run("rev-parse", "--verify", f"{parent}^{{tree}}").decode().strip()
             made = parent
-            if made is None or tree != known:
-                made = git.commit(tree, *([made] if made else ()), message=message, at=at, author=author)
+            if made is None or tree != tree_of(git, made):
+                parents = () if made is None else (made,)
+                made = git.commit(tree, *parents, message=message, at=at, author=author)
             if self._clone:
                 self._stand(repository, made)
             else:
@@ -237,7 +238,7 @@ class StoryBranch:
                 return None
             self._finish_taking(git, parent)
             tree = self._with_history(repository, git, self._worktree.tree(repository, git))
-            if tree != git.run("rev-parse", "--verify", f"{parent}^{{tree}}").decode().strip():
+            if tree != tree_of(git, parent):
                 return None
             # News first: lines that each story adds at an end stay in the order in which stories have landed.
             merged, conflicts = merged_tree(git, news, parent)
@@ -294,7 +295,7 @@ class StoryBranch:
                 return UNPUBLISHED
             if is_more_in(git, {*heads_in(Path(repository.common))} - {end}, end, *self._left().values()):
                 return LEFT
-            if git.run("rev-parse", "--verify", f"{end}^{{tree}}").decode().strip() != tree:
+            if tree != tree_of(git, end):
                 return UNCOMMITTED
             if self.left_out:
                 return f"no commit takes {self._left_out_in_words}"

@@ -90,7 +90,7 @@ class Git:
         return self._told(words, {**self._places(index), **dates, **_signed(author)}, given, fine)[0]
 
     def commit(
-        self, tree: str, *parents: str, message: bytes, at: datetime, author: str | None = None
+        self, tree: str, *parents: str, message: bytes, at: datetime | None, author: str | None = None
     ) -> str:
         """Make a commit of a tree that no branch has, and return it."""
         behind = (word for parent in parents for word in ("-p", parent))
@@ -323,6 +323,11 @@ def _failed(word: str, code: int, said: bytes) -> NoReturn:
 def follows(git: Git, earlier: str, later: str) -> bool:
     """Return whether a commit has an earlier one among its ancestors; both must be there."""
     return git.is_so("merge-base", "--is-ancestor", earlier, later)
+
+
+def tree_of(git: Git, commit: str) -> str:
+    """Return the tree of a commit that is there."""
+    return git.run("rev-parse", "--verify", f"{commit}^{{tree}}").decode().strip()
 
 
 def is_commit(git: Git, name: str) -> bool:

@@ -29,7 +29,15 @@ from handoffd.files.atomic import replace_text
 from handoffd.git.branches import HEADS, branch_of
 from handoffd.git.checkout import BUSY, IN_THE_WAY, Checkout
 from handoffd.git.clones import APART
-from handoffd.git.command import Git, changed_paths, holds, in_conflict_by_hand, is_commit, merged_tree
+from handoffd.git.command import (
+    Git,
+    changed_paths,
+    holds,
+    in_conflict_by_hand,
+    is_commit,
+    merged_tree,
+    tree_of,
+)
 from handoffd.git.repository import Repository, end_of
 from handoffd.git.worktree import Worktree, disk_faults
 
@@ -237,7 +245,7 @@ class Landing:
             if conflicts:
                 found = replace(found, would="conflict", by_hand=self._merging(repository, branch, ref))
                 return replace(found, conflicts=_in_conflict(git, one, other, conflicts))
-            if tree == _tree_of(git, was):
+            if tree == tree_of(git, was):
                 return found
             return replace(found, would="merge", files=len(changed_paths(git, was, tree)), alone=alone)
 
@@ -309,7 +317,7 @@ class Landing:
             return was
         if base is not None and _is_rewritten(git, was, base):
             tree = _must_fit(git, branch, *_alone(git, was, end, base, at))
-            if tree == _tree_of(git, was):
+            if tree == tree_of(git, was):
                 return was
             return git.commit(tree, was, message=message + _ALONE, at=at)
         # One commit goes there as it is. Of several, some add tests that fail at first: who looks for
@@ -446,14 +454,10 @@ def _alone(git: Git, was: str, end: str, base: str, at: datetime | None = None) 
     """Return two commits to merge in place of two ends, which have met in `base` and nowhere since."""
 
     def made(commit: str, *parents: str) -> str:
-        return git.run("commit-tree", f"{commit}^{{tree}}", *parents, at=at).decode().strip()
+        return git.commit(f"{commit}^{{tree}}", *parents, message=b"", at=at)
 
     met = made(base)
-    return made(was, "-p", met), made(end, "-p", met)
-
-
-def _tree_of(git: Git, commit: str) -> str:
-    return git.run("rev-parse", "--verify", f"{commit}^{{tree}}").decode().strip()
+    return made(was, met), made(end, met)
 
 
 def _must_fit(git: Git, branch: str, one: str, other: str) -> str:

@@ -428,7 +428,7 @@ class TrackWorkspace:
             branch.publish(ours=True)
         gone = f"{where.branch} is without {branch.lost[:12]}, a commit that the agent has removed"
         without = f"the last commit of {where.branch} is without {first_few(left_out)}"
-        return "; ".join([gone] * bool(branch.lost) + [without] * bool(left_out)) or None
+        return "; ".join(said for said, so in ((gone, branch.lost), (without, left_out)) if so) or None
 
     def _changed(self, where: Workspace, label: Label) -> frozenset[bytes] | Literal["all", "unknown"]:
         """Return what a step has changed in the project's own folder, beside a person's files."""
