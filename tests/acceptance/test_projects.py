@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.support.agents import GATED, scripted, state_of
+from tests.support.agents import GATED, project_at, scripted, state_of
 from tests.support.daemon import EXECUTORS, Daemon, prompts, running, sample
 from tests.support.eventually import eventually_sync
 
@@ -197,19 +197,27 @@ def test_a_verb_moves_the_story_back(daemon: Daemon, tmp_path: Path) -> None:
     assert 2 == sum(run["step"] == "contract" for run in daemon.runs(project))
 
 
-def test_an_executor_cannot_open_its_own_gate(tmp_path: Path) -> None:
-    """What opens a gate, trusts or forces is refused to a process of a run."""
+def test_an_executor_gives_no_verb_but_a_note_for_its_own_attempt(tmp_path: Path) -> None:
+    """Nor any for another project; and its note is recorded under the name of its run."""
+    other = project_at(tmp_path / "other", rules=GATED)
 
     def forger(daemon: Daemon) -> Json:
-        argv = [sys.executable, str(EXECUTORS / "forger.py"), str(daemon.socket)]
+        argv = [sys.executable, str(EXECUTORS / "forger.py"), str(daemon.socket), str(other)]
         return {"executors": {"forger": {"extends": "command", "argv": argv}}}
 
     project = sample(tmp_path, executor="forger")
     with running(tmp_path, forger) as daemon:
+        daemon.verb("add", other)
+        before = daemon.view(other)
         daemon.to_review(project)
 
         said = next((project / ".ai/runs").glob("*/output.log")).read_text()
-        assert 4 == said.count("INSIDE_EXECUTOR")
+        assert 2 * 9 - 1 == said.count("INSIDE_EXECUTOR")
+        assert '"accepted"' in said
+        noted = [one for one in daemon.events(project) if one["kind"] == "noted"]
+        runs = {f"executor {run['run']}" for run in daemon.runs(project)}
+        assert runs == {one["event"]["by"] for one in noted}
+        assert before == daemon.view(other)
 
 
 def test_an_edit_between_two_attempts_takes_effect_at_the_next_one(daemon: Daemon, tmp_path: Path) -> None:

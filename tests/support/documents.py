@@ -221,7 +221,7 @@ def _executor_row(can: Capabilities) -> tuple[str, ...]:
 
 # --- the engine ---------------------------------------------------------------------------------------
 def _verbs() -> str:
-    head = ("Verb", "Arguments", "Event", "Refused to executors", "What it does")
+    head = ("Verb", "Arguments", "Event", "Refused over TCP", "What it does")
     rows = [
         (f"`{spec.name}`", _arguments(spec), _event_of(spec), _GUARDS[spec.guard], spec.help)
         for spec in VERBS.values()

@@ -70,12 +70,11 @@ from handoffd.engine import events as facts
 from handoffd.engine.decision import Result
 from handoffd.engine.events import Started, Verb
 from handoffd.engine.track import own_story
-from handoffd.engine.views import LandingRequest
+from handoffd.engine.views import LandingRequest, TrackView
 from handoffd.engine.wording import command_for, counted
 from handoffd.errors import HandoffdError, Json, NotFound, Refused, remedies
-from handoffd.execute.run import MOST_ANCESTORS, is_runner
-from handoffd.execute.runner.proc_probe import is_marked
-from handoffd.execute.witness import ALONE, Witness
+from handoffd.execute.run import claimed
+from handoffd.execute.witness import inside_executor, lineage
 from handoffd.inspection.framework import StoryFacts, detect_framework, finished_before, story_facts
 from handoffd.inspection.project_status import project_name
 from handoffd.journal.journal import Journal
@@ -85,10 +84,8 @@ from handoffd.protocol.state import plain
 
 
 # --- who asks ----------------------------------------------------------------------------------------
-# An agent runs as the same user and could give the verbs itself. So verbs that open a gate or force
-# something are refused to a process that descends from a shim or carries a run's id. That raises the bar but
-# is not a wall: a process that cleared its environment and was re-parented looks like any other.
-# docs/how-to/monitoring.md says how to see the level of protection.
+# An agent runs as the same user and could give the verbs itself. So verbs are refused to processes of a run:
+# but for the few that a verb's row allows, and these for the attempt that the run is for.
 class Caller(Struct, frozen=True, kw_only=True):
     """Who gives a verb: the process, from the kernel, and the name to record.
 
@@ -100,60 +97,6 @@ class Caller(Struct, frozen=True, kw_only=True):
     by: str
     vouched: bool = False
     request: str | None = None
-
-
-def inside_executor(pid: int, witness: Witness = ALONE) -> bool:
-    """Return whether a process, or one it descends from, belongs to a run. Blocks briefly on /proc.
-
-    A process that has ended counts as inside: an honest caller waits for its answer, and an ended one leaves
-    nothing to examine. So does a process whose environment not even the witness may read.
-    """
-    if pid > 0 and not _read(pid, "stat"):
-        return True
-    asker, hidden = pid, list[int]()
-    for _ in range(MOST_ANCESTORS):
-        if pid <= 1:
-            told = witness.marked(hidden)
-            return asker in hidden if told is None else told
-        if _has_run_id(pid, hidden) or is_runner(_read(pid, "cmdline")):
-            return True
-        pid = _parent(pid)
-    return True  # only a deliberate construction has so long a chain
-
-
-def _has_run_id(pid: int, hidden: list[int]) -> bool:
-    """Return whether a process has a run's id; append it to `hidden` if its environment is unreadable."""
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            return is_marked(file.read())
-    except PermissionError:
-        if _owner(pid) == os.geteuid():
-            hidden.append(pid)
-    except OSError:
-        return False
-    return False
-
-
-def _owner(pid: int) -> int | None:
-    """Return the owner of a process; root also owns processes that changed account or are not dumpable."""
-    try:
-        return os.stat(f"/proc/{pid}").st_uid
-    except OSError:
-        return None
-
-
-def _read(pid: int, name: str) -> bytes:
-    """Return a file of /proc; empty for a process that has ended or that this one may not read."""
-    try:
-        with open(f"/proc/{pid}/{name}", "rb") as file:
-            return file.read()
-    except OSError:
-        return b""
-
-
-def _parent(pid: int) -> int:
-    status = _read(pid, "stat").rpartition(b")")[2].split()
-    return int(status[1]) if len(status) > 1 else 0
 
 
 # --- the service -------------------------------------------------------------------------------------
@@ -218,6 +161,7 @@ class Service(Reads, Inspecting):
         """
         spec = spec_of(verb)
         try:
+            caller, arguments = await self._guarded(spec, project, arguments, caller)
             told = await self._carried_out(spec, project, arguments, caller)
         except HandoffdError as error:
             self._recorder.asked(spec.name, error.code)
@@ -236,7 +180,6 @@ class Service(Reads, Inspecting):
         self, spec: VerbSpec, project: str, arguments: Arguments, caller: Caller
     ) -> Struct | Json:
         verb = spec.name
-        await self._guard(spec, project, arguments, caller)
         given = checked(spec, project, arguments)
         await self._check_executors(given.get("executor") or ())
         if verb == "init":
@@ -279,13 +222,40 @@ class Service(Reads, Inspecting):
             )
             raise Refused(message, code="NO_EXECUTOR", hint=f"handoffd executors check {quote(names[0])}")
 
-    async def _guard(self, spec: VerbSpec, project: str, arguments: Arguments, caller: Caller) -> None:
-        given = any(arguments.get(one.name) for one in spec.parameters if one.forces)
-        forced = given and spec.guard != "never"
-        starts = spec.guard == "unknown" and await self._raises_level(project, arguments)
-        if spec.guard == "always" or forced or starts:
-            hint = usage(spec, project, "in a terminal of your own")
-            await self._keep_out(caller, f"{spec.name} is for people", hint)
+    async def _guarded(
+        self, spec: VerbSpec, project: str, arguments: Arguments, caller: Caller
+    ) -> tuple[Caller, Arguments]:
+        """Return who gives the verb, and what it is for; of an executor, its own attempt. Raises Refused."""
+        hint = usage(spec, project, "in a terminal of your own")
+        if caller.pid is None:
+            if not caller.vouched and await self._needs_person(spec, project, arguments):
+                raise _unknown(f"{spec.name} is for people", hint)
+        elif await to_thread.run_sync(self.inside, caller.pid):
+            track = await self._own_track(project, arguments, caller.pid) if spec.of_executors else None
+            if track is None:
+                rule = "is only for the attempt that a run is for" if spec.of_executors else "is for people"
+                raise _from_executor(f"{spec.name} {rule}", hint)
+            arguments = arguments if track.story is None else {**arguments, "story": track.story}
+            caller = replace(caller, by=f"executor {track.dispatch}")
+        return caller, arguments
+
+    async def _needs_person(self, spec: VerbSpec, project: str, arguments: Arguments) -> bool:
+        """Return whether a verb opens a gate, lifts a limit, trusts something, or forces."""
+        if spec.guard == "unknown" and await self._raises_level(project, arguments):
+            return True
+        forces = any(arguments.get(one.name) for one in spec.parameters if one.forces)
+        return spec.guard == "always" or (forces and spec.guard != "never")
+
+    async def _own_track(self, project: str, arguments: Arguments, pid: int) -> TrackView | None:
+        """Return the track of a project whose running attempt a process belongs to, if it is the one meant.
+
+        The kernel's word on who descends from which shim decides: a run's id can be forged.
+        """
+        if not self._knows(project):
+            return None
+        view = await self._supervision.view(self._supervision.find(project))
+        meant = [track for track in view.tracks if arguments.get("story") in (None, track.story)]
+        return await to_thread.run_sync(_worked_for, pid, meant, self._runs_dir)
 
     async def _raises_level(self, project: str, arguments: Arguments) -> bool:
         """Return whether a start would supervise a project, or raise it to level 2."""
@@ -298,11 +268,9 @@ class Service(Reads, Inspecting):
         """Raise Refused (INSIDE_EXECUTOR, NOT_OVER_TCP) unless the caller may be a person."""
         if caller.pid is None:
             if not caller.vouched:
-                message = f"{rule}: over TCP the caller is unknown (control.tcp.gates)"
-                raise Refused(message, code="NOT_OVER_TCP", hint=hint)
+                raise _unknown(rule, hint)
         elif await to_thread.run_sync(self.inside, caller.pid):
-            message = f"{rule}: the request came from a process of an executor"
-            raise Refused(message, code="INSIDE_EXECUTOR", hint=hint)
+            raise _from_executor(rule, hint)
 
     async def _start(self, root: str, started: Verb, caller: Caller, *, go_on: bool) -> Json:
         """Give a start; the project's files say whether they describe its stories.
@@ -526,10 +494,16 @@ class Service(Reads, Inspecting):
         root = self._supervision.find(project)
         return Trusted(project=root, trusted=await self._supervision.trust(root))
 
-    async def reload(self) -> Reloaded:
-        """Read the settings, the folders of projects, and every project's files again; return the outcome."""
+    async def reload(self, caller: Caller) -> Reloaded:
+        """Read the settings, the folders of projects, and every project's files again; return the outcome.
+
+        Refused to executors.
+        """
         if self._renewing is None:
             raise NotFound("no daemon runs here", hint="handoffd run")
+        if caller.pid is not None:  # a client with the token may ask for it
+            hint = "handoffd reload  # in a terminal of your own"
+            await self._keep_out(caller, "reading the settings again is for people", hint)
         return reloaded(await self._renewing.renew(), self.warnings())
 
     async def add_many(self, roots: tuple[str, ...], caller: Caller, *, take: bool = False) -> AddedMany:
@@ -590,6 +564,26 @@ class Service(Reads, Inspecting):
             raise NotFound(f"no supervised project is called {project[:80]}", hint="handoffd projects")
         check_project(os.path.normpath(project), self._runs_dir.parent)
         return project
+
+
+def _worked_for(pid: int, tracks: Iterable[TrackView], runs_dir: Path) -> TrackView | None:
+    """Return the track whose attempt a process descends from. Blocks on records and /proc."""
+    above = lineage(pid)
+    for track in tracks:
+        run = None if track.dispatch is None else claimed(runs_dir / track.dispatch)
+        if run is not None and run.shim_pid in above:
+            return track
+    return None
+
+
+def _unknown(rule: str, hint: str) -> Refused:
+    message = f"{rule}: over TCP the caller is unknown (control.tcp.gates)"
+    return Refused(message, code="NOT_OVER_TCP", hint=hint)
+
+
+def _from_executor(rule: str, hint: str) -> Refused:
+    message = f"{rule}: the request came from a process of an executor"
+    return Refused(message, code="INSIDE_EXECUTOR", hint=hint)
 
 
 def _going_on(refused: Json) -> Json:

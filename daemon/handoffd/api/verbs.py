@@ -52,13 +52,13 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerbSpec:
-    """One verb. `guard` says when the daemon refuses it to processes of executors.
+    """One verb. `guard` says when the daemon refuses it to callers that it does not know, over TCP.
 
     `always`: it opens a gate, lifts a limit or trusts something; `forced`: only with a flag that forces;
     `unknown`: with such a flag, for an unsupervised project, or if it would make the daemon dispatch in a
     project where people dispatch (level 1). `event` is the kind of the one event that the verb posts to the
     engine; None: it posts none or does more (see `service`). `adds`: it removes nothing. `repeats`: a
-    repetition has no further effect.
+    repetition has no further effect. `of_executors`: processes of a run may give it, for their own attempt.
     """
 
     name: str
@@ -68,6 +68,7 @@ class VerbSpec:
     event: str | None = None
     adds: bool = False
     repeats: bool = False
+    of_executors: bool = False
 
     @property
     def typed(self) -> str:
@@ -220,6 +221,7 @@ _SPECS: Final = (
         help="Run the post_check of the current step.",
         parameters=(_WHICH,),
         adds=True,
+        of_executors=True,
     ),
     VerbSpec(
         name="level",
@@ -374,6 +376,7 @@ _SPECS: Final = (
         parameters=(Parameter(name="text", type="text", required=True, help="the note"), _WHICH),
         event="noted",
         adds=True,
+        of_executors=True,
     ),
     VerbSpec(
         name="use",

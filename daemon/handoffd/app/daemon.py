@@ -22,7 +22,7 @@ from anyio import to_thread
 from msgspec.structs import replace
 
 from handoffd.api.http.server import ControlServer, TcpDoor
-from handoffd.api.service import Service, inside_executor
+from handoffd.api.service import Service
 from handoffd.app.logs import configure_logging
 from handoffd.app.service_manager import ServiceManager, beats_of, overview_of, status_line, stuck
 from handoffd.app.wiring import parts
@@ -30,6 +30,7 @@ from handoffd.capacity.machine import Machine
 from handoffd.clock import Clock, SystemClock, rfc3339
 from handoffd.engine.notice import Notice
 from handoffd.errors import HandoffdError
+from handoffd.execute.witness import inside_executor
 from handoffd.fleet.enrolment import Enrolment
 from handoffd.fleet.gauges import gauges
 from handoffd.fleet.housekeeping import Housekeeping

@@ -48,7 +48,7 @@ def give(
     A project that is not supervised is added first, at level 1, if `adds` agrees. Raises HandoffdError for
     what cannot even be asked.
     """
-    by = by or account()
+    by = by or asker()
 
     def ask(client: Client) -> Json:
         client = place.client(_CHECKING_S) if verb == "check" else client
@@ -107,8 +107,18 @@ def either(place: Place, ask: Callable[[Client], Json], without: Callable[[], Js
         time.sleep(_PAUSE_S)
 
 
+def asker() -> str:
+    """Return the name under which verbs are recorded: the account, and its terminal if there is one."""
+    for fd in (0, 2):
+        try:
+            return f"{account()} on {os.ttyname(fd).removeprefix('/dev/')}"
+        except OSError:
+            continue
+    return account()
+
+
 def account() -> str:
-    """Return the name under which verbs are recorded."""
+    """Return the name of the account."""
     import pwd
 
     try:
@@ -134,7 +144,7 @@ def say(
     `language` None: the message's own. Recorded as said by `by`, or else by the account. `supervised_only`:
     no work starts in an unsupervised folder. Raises HandoffdError only for what cannot be asked at all.
     """
-    by = by or account()
+    by = by or asker()
 
     def without() -> Json:
         from handoffd.api.chat import Messages, only_reads

@@ -22,7 +22,7 @@ from handoffd.execute import base
 from handoffd.execute.environment import MARK
 from handoffd.execute.output import heard_ns, output_bytes, read_output
 from handoffd.execute.runner import proc, records, tree
-from handoffd.execute.witness import ALONE, Witness
+from handoffd.execute.witness import ALONE, Witness, is_runner, lineage
 
 log = structlog.get_logger(__name__)
 
@@ -256,8 +256,6 @@ async def _readable(fd: int) -> None:
 # start record leads to the main process and all below it. A process that was orphaned before usually still
 # has the run's id in its environment. One that has cleared its environment as well is not found, because
 # nothing distinguishes it from the user's own programs.
-MOST_ANCESTORS = 64
-_RUNNERS = (b"/execute/runner/launcher.py", b"/execute/runner/shim.py")
 _TREE_ROUNDS = 200
 _MARKED_ROUNDS = 20
 _END_LIMIT_MS = 2000
@@ -297,27 +295,18 @@ def end_member(pid: int, runs_dir: Path, socket: Path) -> bool:
         os.close(pidfd)
 
 
-def is_runner(command: bytes) -> bool:
-    """Return whether a command line is that of a launcher or shim: Python, its options, then our program."""
-    program = next((word for word in command.split(b"\0")[1:] if word.startswith(b"/")), b"")
-    return program.endswith(_RUNNERS)
-
-
 def is_member(pid: int, runs_dir: Path, socket: Path) -> bool:
     """Return whether a process belongs to one of our runs, or is our launcher or a shim of ours."""
     begun = f"{MARK}=".encode()
-    for _ in range(MOST_ANCESTORS):
-        if (seen := proc.stat(pid)) is None or pid <= 1:
-            return False
-        entries = (proc.read(f"/proc/{pid}/environ") or b"").split(b"\0")
+    for one in lineage(pid):
+        entries = (proc.read(f"/proc/{one}/environ") or b"").split(b"\0")
         names = (os.fsdecode(entry.removeprefix(begun)) for entry in entries if entry.startswith(begun))
         if any(name and "/" not in name and (runs_dir / name).is_dir() for name in names):
             return True
-        command = proc.read(f"/proc/{pid}/cmdline") or b""
+        command = proc.read(f"/proc/{one}/cmdline") or b""
         words = [Path(os.fsdecode(word)) for word in command.split(b"\0")]
         if is_runner(command) and any(word == socket or runs_dir in word.parents for word in words):
             return True
-        pid = seen.parent
     return False
 
 

@@ -127,3 +127,63 @@ def _peer(connection: socket.socket) -> tuple[int, int]:
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, account, _ = _CREDENTIALS.unpack(raw)
     return pid, account
+
+
+# --- which processes belong to a run ------------------------------------------------------------------
+# That raises the bar but is not a wall: a process that cleared its environment and was re-parented looks like
+# any other. docs/security.md says what holds agents.
+MOST_ANCESTORS = 64
+_RUNNERS = (b"/execute/runner/launcher.py", b"/execute/runner/shim.py")
+
+
+def inside_executor(pid: int, witness: Witness = ALONE) -> bool:
+    """Return whether a process, or one it descends from, belongs to a run. Blocks briefly on /proc.
+
+    A process that has ended counts as inside: an honest caller waits for its answer, and an ended one leaves
+    nothing to examine. So does a process whose environment not even the witness may read.
+    """
+    if pid > 0 and proc.stat(pid) is None:
+        return True
+    above, hidden = lineage(pid), list[int]()
+    if len(above) == MOST_ANCESTORS:
+        return True  # only a deliberate construction has so long a chain
+    if any(_has_run_id(one, hidden) or is_runner(proc.read(f"/proc/{one}/cmdline") or b"") for one in above):
+        return True
+    told = witness.marked(hidden)
+    return pid in hidden if told is None else told
+
+
+def lineage(pid: int) -> tuple[int, ...]:
+    """Return a process and what it descends from, nearest first, without process 1. Blocks on /proc."""
+    found: list[int] = []
+    while pid > 1 and len(found) < MOST_ANCESTORS and (seen := proc.stat(pid)) is not None:
+        found.append(pid)
+        pid = seen.parent
+    return tuple(found)
+
+
+def is_runner(command: bytes) -> bool:
+    """Return whether a command line is that of a launcher or shim: Python, its options, then our program."""
+    program = next((word for word in command.split(b"\0")[1:] if word.startswith(b"/")), b"")
+    return program.endswith(_RUNNERS)
+
+
+def _has_run_id(pid: int, hidden: list[int]) -> bool:
+    """Return whether a process has a run's id; append it to `hidden` if its environment is unreadable."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return proc_probe.is_marked(file.read())
+    except PermissionError:
+        if _owner(pid) == os.geteuid():
+            hidden.append(pid)
+    except OSError:
+        return False
+    return False
+
+
+def _owner(pid: int) -> int | None:
+    """Return the owner of a process; root also owns processes that changed account or are not dumpable."""
+    try:
+        return os.stat(f"/proc/{pid}").st_uid
+    except OSError:
+        return None

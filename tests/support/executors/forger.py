@@ -1,6 +1,6 @@
 """An agent that tries to open its own gate before it does its work, as the rehearsal.
 
-argv: the daemon's control socket. What the daemon answers goes to the output.
+argv: the daemon's control socket, and another project. What the daemon answers goes to the output.
 """
 
 import http.client
@@ -20,12 +20,14 @@ class Connection(http.client.HTTPConnection):
 
 
 connection = Connection("handoffd")
-for verb, more in (
-    ("approve", {}),
-    ("skip", {}),
-    ("trust", {}),
-    ("rollback", {"step": "bdd", "force": True}),
-):
-    connection.request("POST", f"/v1/verbs/{verb}", json.dumps({"project": os.getcwd(), **more}))
-    print(verb, connection.getresponse().read().decode(), flush=True)
+VERBS: tuple[tuple[str, dict[str, object]], ...] = (
+    ("approve", {}), ("skip", {}), ("trust", {}), ("rollback", {"step": "bdd", "force": True}), ("abort", {}),
+    ("custom", {"text": "do as I say", "queue": True}), ("remove", {}), ("pause", {}),
+    ("note", {"text": "obey"}),
+)  # fmt: skip
+for project in (os.getcwd(), sys.argv[2]):
+    for verb, more in VERBS:
+        body = {"project": project, "by": "a person", **more}
+        connection.request("POST", f"/v1/verbs/{verb}", json.dumps(body))
+        print(verb, connection.getresponse().read().decode(), flush=True)
 os.execv(sys.executable, [sys.executable, "-I", "-m", "handoffd.rehearsal"])

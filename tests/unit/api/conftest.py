@@ -18,6 +18,7 @@ from handoffd.api.service import Caller, Service
 from handoffd.clock import SystemClock
 from handoffd.journal.journal import Journal
 
+NOWHERE = Path(os.devnull).parent / "nowhere"
 EVE = Caller(pid=4711, by="eve")
 
 
@@ -58,11 +59,16 @@ async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
 
 
 def service_over(
-    supervision: MemorySupervision, journal: Journal, *, inside: bool = False, daemon: bool = True
+    supervision: MemorySupervision,
+    journal: Journal,
+    *,
+    inside: bool = False,
+    daemon: bool = True,
+    runs_dir: Path = NOWHERE,
 ) -> Service:
     """Return the verbs and reads of a daemon or without one, for callers inside an executor or not."""
     return Service(
-        supervision, journal, SystemClock(), runs_dir=Path(os.devnull).parent / "nowhere",
+        supervision, journal, SystemClock(), runs_dir=runs_dir,
         stop=(lambda _: None) if daemon else None, inside=lambda _: inside,
     )  # fmt: skip
 
@@ -74,6 +80,6 @@ def service(supervision: MemorySupervision, journal: Journal) -> Service:
 
 
 @pytest.fixture
-def inside(supervision: MemorySupervision, journal: Journal) -> Service:
+def inside(supervision: MemorySupervision, journal: Journal, tmp_path: Path) -> Service:
     """The same for a process of an executor."""
-    return service_over(supervision, journal, inside=True)
+    return service_over(supervision, journal, inside=True, runs_dir=tmp_path / "runs")

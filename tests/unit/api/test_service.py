@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from msgspec.structs import replace
@@ -14,13 +14,16 @@ from tests.unit.api.conftest import EVE, service_over
 
 from handoffd.api.folders import after_init
 from handoffd.api.outcomes import added_many, applied, post_checked, reloaded, tried
-from handoffd.api.service import Service
+from handoffd.api.service import Caller, Service
+from handoffd.api.verbs import VERBS
 from handoffd.engine.decision import Refusal
-from handoffd.engine.events import Approved, ExecutorChosen, Initialised, Started, TestEvidence
+from handoffd.engine.events import Approved, ExecutorChosen, Initialised, Noted, Started, TestEvidence
 from handoffd.engine.run import PostCheck
 from handoffd.engine.views import Applied, AppliedKind, Renewed, SettingsView, Tried
 from handoffd.engine.wording import command
 from handoffd.errors import NotFound, Problem, Refused
+from handoffd.execute.base import CLAIM, Claim
+from handoffd.execute.runner import proc, records
 from handoffd.journal.journal import Journal
 from handoffd.protocol.state import State, TestCounts, plain
 
@@ -241,26 +244,55 @@ async def test_trust_lists_the_edits_that_now_apply(supervision: MemorySupervisi
 
 
 # --- who may --------------------------------------------------------------------------------------
-@pytest.mark.parametrize(
-    ("verb", "given"),
-    [
-        ("approve", {}), ("undo", {}), ("reject", {"reason": "scope_warning"}), ("retry", {}), ("skip", {}),
-        ("resume", {}),
-        ("reopen", {"step": "bdd"}), ("confirm", {}), ("trust", {}), ("add", {}), ("init", {}),
-        ("start", {"story": "US-1", "force": True}), ("rollback", {"step": "bdd", "force": True}),
-    ],
-)  # fmt: skip
-async def test_an_executor_cannot_open_a_gate(
-    supervision: MemorySupervision, inside: Service, verb: str, given: dict[str, object]
-) -> None:
-    """A verb for people is refused to a process of a run, and does not reach the engine."""
-    with pytest.raises(Refused) as caught:
-        await inside.call(verb, "/srv/shop", given, EVE)
+SAID: dict[str, dict[str, Any]] = {
+    "reject": {"reason": "scope_warning"}, "reopen": {"step": "bdd"}, "start": {"story": "US-1"},
+    "custom": {"text": "x", "queue": True}, "rollback": {"step": "bdd"}, "note": {"text": "x"},
+    "level": {"level": 2}, "backlog_import": {"stories": [{"text": "x"}]}, "backlog_move": {"story": "US-1"},
+    "backlog_edit": {"story": "US-1"}, "backlog_remove": {"stories": ["US-1"]},
+    "backlog_auto": {"auto": "on"}, "use": {"executor": "codex"}, "discard": {"story": "US-1"},
+    "budget": {"usd": 5},
+}  # fmt: skip
+"""What verbs need besides the project."""
 
-    assert "INSIDE_EXECUTOR" == caught.value.code
-    assert [] == supervision.given
-    assert (caught.value.hint or "").startswith(f"handoffd {verb} /srv/shop")
+
+@pytest.mark.parametrize("verb", sorted(VERBS))
+async def test_a_process_of_a_run_gives_no_verb(
+    supervision: MemorySupervision, inside: Service, verb: str
+) -> None:
+    """Its run is of no project that it names: nothing reaches the engine, and a person reads what to type."""
+    with pytest.raises(Refused) as caught:
+        await inside.call(verb, "/srv/shop", SAID.get(verb, {}), EVE)
+
+    assert ("INSIDE_EXECUTOR", []) == (caught.value.code, supervision.given)
+    assert (caught.value.hint or "").startswith(f"handoffd {VERBS[verb].typed} /srv/shop")
     assert (caught.value.hint or "").endswith("  # in a terminal of your own")
+
+
+def claim(runs_dir: Path, run: str, shim: int) -> None:
+    """Note that a shim has a run."""
+    (runs_dir / run).mkdir(parents=True)
+    taken = Claim(pid=shim, started=proc.started(shim), boot_id=proc.boot_id())
+    assert records.claim(str(runs_dir / run), CLAIM, taken.to_text())
+
+
+async def test_an_executor_speaks_of_its_own_attempt(
+    supervision: MemorySupervision, inside: Service, tmp_path: Path
+) -> None:
+    """And of no other story or project; under the name of its run, whatever name it gives."""
+    own = track_view(dispatch="run-1", story="US-1")
+    supervision.projects["/srv/shop"] = project_view("/srv/shop", own)
+    supervision.projects["/srv/blog"] = project_view("/srv/blog", track_view(dispatch="run-2", story="US-1"))
+    claim(tmp_path / "runs", "run-1", os.getppid())
+    claim(tmp_path / "runs", "run-2", os.getpid() + 1_000_000)
+    agent = Caller(pid=os.getpid(), by="a person")
+
+    await inside.call("note", "/srv/shop", {"text": "mind this"}, agent)
+    for project, story in (("/srv/shop", "US-2"), ("/srv/blog", None), ("/srv/none", None)):
+        with pytest.raises(Refused) as caught:
+            await inside.call("note", project, {"text": "x", "story": story}, agent)
+        assert "note is only for the attempt that a run is for" in caught.value.message
+
+    assert [("/srv/shop", Noted(text="mind this", by="executor run-1"))] == supervision.given
 
 
 async def test_an_executor_cannot_have_tests_tried(service: Service, inside: Service) -> None:
@@ -273,31 +305,40 @@ async def test_an_executor_cannot_have_tests_tried(service: Service, inside: Ser
     assert ("/srv/shop", None) == (told.project, told.command)
 
 
-async def test_an_executor_cannot_have_a_project_dispatched(
-    supervision: MemorySupervision, inside: Service, root: str
+async def test_over_tcp_no_project_is_dispatched(
+    supervision: MemorySupervision, service: Service, root: str
 ) -> None:
     """Adding one trusts its files, and whether the daemon dispatches its steps is a person's choice."""
-    by_hand = "/srv/hand"
+    by_hand, stranger = "/srv/hand", Caller(pid=None, by="api")
     supervision.projects[by_hand] = project_view(by_hand, track_view(), level=1)
     for project in (root, by_hand):
         with pytest.raises(Refused) as caught:
-            await inside.call("custom", project, {"text": "x"}, EVE)
-        assert ("INSIDE_EXECUTOR", []) == (caught.value.code, supervision.given)
+            await service.call("custom", project, {"text": "x"}, stranger)
+        assert ("NOT_OVER_TCP", []) == (caught.value.code, supervision.given)
 
-    assert "accepted" == (await inside.call("custom", by_hand, {"text": "x", "manual": True}, EVE))["type"]
+    given = {"text": "x", "manual": True}
+    assert "accepted" == (await service.call("custom", by_hand, given, stranger))["type"]
 
 
 @pytest.mark.parametrize(
-    ("verb", "given"),
-    [("note", {"text": "x"}), ("custom", {"text": "x", "queue": True}), ("rollback", {"step": "bdd"})],
-)
-async def test_an_executor_may_do_what_opens_nothing(
-    supervision: MemorySupervision, inside: Service, verb: str, given: dict[str, object]
+    ("verb", "given", "refused"),
+    [
+        ("note", {"text": "x"}, False), ("custom", {"text": "x", "queue": True}, False),
+        ("rollback", {"step": "bdd"}, False), ("rollback", {"step": "bdd", "force": True}, True),
+        ("start", {"story": "US-1", "force": True}, True), ("approve", {}, True), ("trust", {}, True),
+    ],
+)  # fmt: skip
+async def test_over_tcp_a_stranger_does_what_opens_nothing(
+    supervision: MemorySupervision, service: Service, verb: str, given: dict[str, object], refused: bool
 ) -> None:
-    """Anyone may leave notes and follow-up tasks."""
-    await inside.call(verb, "shop", given, EVE)
+    """A client with the token may leave notes and follow-up tasks."""
+    try:
+        await service.call(verb, "shop", given, Caller(pid=None, by="api"))
+        code = None
+    except Refused as error:
+        code = error.code
 
-    assert 1 == len(supervision.given)
+    assert ("NOT_OVER_TCP", 0) == (code, len(supervision.given)) if refused else len(supervision.given) == 1
 
 
 async def test_an_executor_can_neither_stop_the_daemon_nor_lift_a_limit(

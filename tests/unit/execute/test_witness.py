@@ -22,8 +22,7 @@ from handoffd.execute.witness import ALONE, Witness
 LOOK = """
 import json, sys
 from pathlib import Path
-from handoffd.api.service import inside_executor
-from handoffd.execute.witness import ALONE, Witness
+from handoffd.execute.witness import ALONE, Witness, inside_executor
 for pid, socket in json.loads(sys.argv[1]):
     witness = Witness(Path(socket)) if socket else ALONE
     print(json.dumps([witness.written([pid]), inside_executor(pid, witness)]))

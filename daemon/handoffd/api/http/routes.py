@@ -300,7 +300,7 @@ async def _try_workspace(asked: Asked) -> Struct:
 
 
 async def _reload(asked: Asked) -> Struct:
-    return await asked.service.reload()
+    return await asked.service.reload(asked.caller)
 
 
 async def _gc(asked: Asked) -> Struct:

@@ -24,9 +24,10 @@ from tests.unit.journal.making import record
 
 from handoffd.api.client import Client
 from handoffd.api.http.server import ControlServer, Peer, peer_of
-from handoffd.api.service import Service, inside_executor
+from handoffd.api.service import Service
 from handoffd.clock import SystemClock
 from handoffd.errors import HandoffdError, Locked, NoDaemon
+from handoffd.execute.witness import inside_executor
 
 
 def test_the_socket_is_for_its_account_only(tmp_path: Path) -> None:
