@@ -66,6 +66,7 @@ class Daemon:
         """Whether it begins in an interpreter of its own though nothing above asks for that."""
         self._process: subprocess.Popen[bytes] | Forked | None = None
         self._config = base / "handoffd.yaml"
+        self.state_dir.joinpath("handoffd.trusted.yaml").unlink(missing_ok=True)
         self._write_config(settings(self) if callable(settings) else settings or {})
 
     def _write_config(self, settings: Json) -> None:
@@ -92,6 +93,14 @@ class Daemon:
         self._config.write_text(json.dumps(whole))  # JSON is YAML
 
     def configure(self, settings: Json) -> None:
+        """Replace the settings, like an editor, and trust them, as a person does."""
+        self.edit(settings)
+        if self._process is None:
+            self.state_dir.joinpath("handoffd.trusted.yaml").unlink(missing_ok=True)
+        elif "sign" in (seen := self.post("/v1/settings/trust", {})):  # else they cannot be used
+            self.post("/v1/settings/trust", {"sign": seen["sign"]})
+
+    def edit(self, settings: Json) -> None:
         """Replace the settings, like an editor."""
         before = self._config
         self._config = before.with_suffix(".new")

@@ -32,8 +32,6 @@ from handoffd.engine.views import (
     Peek,
     ProjectView,
     QueuedView,
-    Renewed,
-    SettingsView,
     SnapshotsView,
     SnapshotView,
     StoryView,
@@ -49,6 +47,7 @@ from handoffd.inspection.own_files import shipped_layers
 from handoffd.protocol.rulebook import build_rulebook
 from handoffd.protocol.rules import Gates
 from handoffd.protocol.state import State, TestCounts
+from handoffd.settings.loading import HeldEdit, Renewed, SettingsView
 from handoffd.settings.model import CapSettings, ProjectSettings, SchedulingSettings
 
 STEPS = ("bdd", "review", "impl", "update-memory")
@@ -461,6 +460,18 @@ class MemoryRenewing:
     def warnings(self) -> tuple[str, ...]:
         """What is wrong with the settings."""
         return self.view.warnings
+
+    async def edit(self) -> HeldEdit:
+        """Return the edits of `view`."""
+        return HeldEdit(file=self.view.file, held=self.view.held, sign="s-1")
+
+    async def trust(self, sign: str) -> HeldEdit:
+        """Take them, by that sign only."""
+        edit = await self.edit()
+        if sign != edit.sign:
+            raise Refused("edited", code="FILES_EDITED")
+        self.view = replace(self.view, held=())
+        return edit
 
     async def renew(self) -> Renewed:
         """Return what is there."""

@@ -29,7 +29,6 @@ from handoffd.engine.views import (
     WorkspaceKind,
     WorkspaceView,
 )
-from handoffd.errors import Problem
 from handoffd.inspection.discovery import ListedProject
 from handoffd.inspection.project_status import PrerequisiteCheck, ProjectStatus
 from handoffd.journal.retention import Cleaned
@@ -385,27 +384,6 @@ class Lifted(Struct, frozen=True, kw_only=True, tag_field="type", tag="lifted"):
     account: str
     projects: tuple[str, ...]
     problems: tuple[str, ...]
-
-
-class SettingsRead(Struct, frozen=True, kw_only=True):
-    """The daemon's settings: the keys that took effect, the keys that need a restart, and problems."""
-
-    file: str | None
-    taken: bool
-    changed: tuple[str, ...]
-    restart: tuple[str, ...]
-    problems: tuple[Problem, ...]
-
-
-class Reloaded(Struct, frozen=True, kw_only=True, tag_field="type", tag="reloaded"):
-    """The outcome of reading settings, folders of projects and projects' files again."""
-
-    settings: SettingsRead
-    brought: int
-    let_go: int
-    problems: tuple[str, ...]
-    """The problems of the settings and of projects' files, in words."""
-    warnings: tuple[str, ...]
 
 
 class NotAdded(Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from shlex import quote
 from typing import Final
 
-from msgspec import UNSET, to_builtins
+from msgspec import UNSET, Struct, to_builtins
 
 from handoffd.api.answers import (
     AddedMany,
@@ -21,18 +21,17 @@ from handoffd.api.answers import (
     DiscardedAnswer,
     LandedAnswer,
     NotAdded,
-    Reloaded,
-    SettingsRead,
     TriedTests,
     TriedWorkspace,
 )
 from handoffd.engine.run import PostCheck, all_passed
-from handoffd.engine.views import Applied, LandedView, Renewed, Tried, WorkspaceTrial
+from handoffd.engine.views import Applied, LandedView, Tried, WorkspaceTrial
 from handoffd.engine.wording import addressed as for_project
 from handoffd.engine.wording import checks_in_words, command_for, counted, first_few
-from handoffd.errors import HandoffdError
+from handoffd.errors import HandoffdError, Problem
 from handoffd.protocol.rules import Commands
 from handoffd.protocol.state import render_state
+from handoffd.settings.loading import HeldSetting, Renewed
 
 APPLY_S: Final = 40.0
 """How long a daemon lets a caller wait for checks; after that the caller asks again."""
@@ -183,16 +182,49 @@ def tried_workspace(outcome: WorkspaceTrial, root: str, called: str | None) -> T
     )  # fmt: skip
 
 
+class SettingsRead(Struct, frozen=True, kw_only=True):
+    """The daemon's settings: the keys that took effect, that need a restart or your trust, and problems."""
+
+    file: str | None
+    taken: bool
+    changed: tuple[str, ...]
+    restart: tuple[str, ...]
+    problems: tuple[Problem, ...]
+    held: tuple[HeldSetting, ...] = ()
+
+
+class Reloaded(Struct, frozen=True, kw_only=True, tag_field="type", tag="reloaded"):
+    """The outcome of reading settings, folders of projects and projects' files again."""
+
+    settings: SettingsRead
+    brought: int
+    let_go: int
+    problems: tuple[str, ...]
+    """The problems of the settings and of projects' files, in words."""
+    warnings: tuple[str, ...]
+
+
+class TrustedSettings(Struct, frozen=True, kw_only=True, tag_field="type", tag="trusted_settings"):
+    """The edits of the daemon's settings that wait for a person, or that a person has trusted now."""
+
+    file: str | None
+    held: tuple[HeldSetting, ...]
+    sign: str
+    """Of the file's text; a person trusts an edit by it."""
+    trusted: bool
+
+
 def reloaded(renewed: Renewed, warnings: tuple[str, ...]) -> Reloaded:
     """Return the outcome of a reload."""
     view = renewed.settings
     return Reloaded(
         settings=SettingsRead(
             file=view.file,
-            taken=not view.problems,
+            taken=not view.problems and not view.held,
             changed=view.changed,
             restart=view.restart,
             problems=view.problems,
+            held=view.held,
         ),
         brought=renewed.brought,
         let_go=renewed.let_go,

@@ -23,7 +23,6 @@ from handoffd.engine.views import (
     LandingRequest,
     Peek,
     ProjectView,
-    Renewed,
     SnapshotsView,
     StoryView,
     Tried,
@@ -35,6 +34,7 @@ from handoffd.errors import HandoffdError, Json
 from handoffd.forecast.snapshot import FleetNow
 from handoffd.journal.retention import Cleaned
 from handoffd.protocol.rules import Commands, Gates
+from handoffd.settings.loading import HeldEdit, Renewed
 
 
 class Renewing(Protocol):
@@ -46,6 +46,15 @@ class Renewing(Protocol):
 
     async def renew(self) -> Renewed:
         """Read the settings, the folders of projects, and every project's files again."""
+
+    async def edit(self) -> HeldEdit:
+        """Return what of the settings file waits for a person. Raises InvalidFile."""
+
+    async def trust(self, sign: str) -> HeldEdit:
+        """Trust the settings file as a person has seen it; return what has waited for that.
+
+        Raises Refused (FILES_EDITED) for another `sign`.
+        """
 
 
 class Cleaner(Protocol):

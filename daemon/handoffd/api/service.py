@@ -29,7 +29,6 @@ from handoffd.api.answers import (
     LandedAnswer,
     Lifted,
     OtherTests,
-    Reloaded,
     Removed,
     Stopping,
     Tested,
@@ -51,6 +50,8 @@ from handoffd.api.folders import (
 from handoffd.api.outcomes import (
     APPLY_S,
     TRIAL_S,
+    Reloaded,
+    TrustedSettings,
     added_many,
     applied,
     begins_without,
@@ -229,12 +230,12 @@ class Service(Reads, Inspecting):
         hint = usage(spec, project, "in a terminal of your own")
         if caller.pid is None:
             if not caller.vouched and await self._needs_person(spec, project, arguments):
-                raise _unknown(f"{spec.name} is for people", hint)
+                raise _kept_out(f"{spec.name} is for people", hint, caller)
         elif await to_thread.run_sync(self.inside, caller.pid):
             track = await self._own_track(project, arguments, caller.pid) if spec.of_executors else None
             if track is None:
                 rule = "is only for the attempt that a run is for" if spec.of_executors else "is for people"
-                raise _from_executor(f"{spec.name} {rule}", hint)
+                raise _kept_out(f"{spec.name} {rule}", hint, caller)
             arguments = arguments if track.story is None else {**arguments, "story": track.story}
             caller = replace(caller, by=f"executor {track.dispatch}")
         return caller, arguments
@@ -266,11 +267,9 @@ class Service(Reads, Inspecting):
 
     async def _keep_out(self, caller: Caller, rule: str, hint: str) -> None:
         """Raise Refused (INSIDE_EXECUTOR, NOT_OVER_TCP) unless the caller may be a person."""
-        if caller.pid is None:
-            if not caller.vouched:
-                raise _unknown(rule, hint)
-        elif await to_thread.run_sync(self.inside, caller.pid):
-            raise _from_executor(rule, hint)
+        inside = caller.pid is not None and await to_thread.run_sync(self.inside, caller.pid)
+        if inside or (caller.pid is None and not caller.vouched):
+            raise _kept_out(rule, hint, caller)
 
     async def _start(self, root: str, started: Verb, caller: Caller, *, go_on: bool) -> Json:
         """Give a start; the project's files say whether they describe its stories.
@@ -506,6 +505,15 @@ class Service(Reads, Inspecting):
             await self._keep_out(caller, "reading the settings again is for people", hint)
         return reloaded(await self._renewing.renew(), self.warnings())
 
+    async def trust_settings(self, sign: str | None, caller: Caller) -> TrustedSettings:
+        """Return which edits of the settings wait for a person; with their `sign`, trust them. For people."""
+        if self._renewing is None:
+            raise NotFound("no daemon runs here", hint="handoffd run")
+        hint = "handoffd trust --daemon  # in a terminal of your own"
+        await self._keep_out(caller, "trusting settings is for people", hint)
+        edit = await (self._renewing.edit() if sign is None else self._renewing.trust(sign))
+        return TrustedSettings(file=edit.file, held=edit.held, sign=edit.sign, trusted=sign is not None)
+
     async def add_many(self, roots: tuple[str, ...], caller: Caller, *, take: bool = False) -> AddedMany:
         """Supervise projects as `add` does; return the added and the refused ones. Refused to executors."""
         hint = "handoffd scan DIR --add  # in a terminal of your own"
@@ -576,12 +584,10 @@ def _worked_for(pid: int, tracks: Iterable[TrackView], runs_dir: Path) -> TrackV
     return None
 
 
-def _unknown(rule: str, hint: str) -> Refused:
-    message = f"{rule}: over TCP the caller is unknown (control.tcp.gates)"
-    return Refused(message, code="NOT_OVER_TCP", hint=hint)
-
-
-def _from_executor(rule: str, hint: str) -> Refused:
+def _kept_out(rule: str, hint: str, caller: Caller) -> Refused:
+    if caller.pid is None:
+        message = f"{rule}: over TCP the caller is unknown (control.tcp.gates)"
+        return Refused(message, code="NOT_OVER_TCP", hint=hint)
     message = f"{rule}: the request came from a process of an executor"
     return Refused(message, code="INSIDE_EXECUTOR", hint=hint)
 

@@ -13,7 +13,6 @@ from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 from typing import Any, Final, Protocol
 
 import anyio
@@ -30,11 +29,12 @@ from handoffd.capacity.machine import Machine
 from handoffd.clock import Clock, SystemClock, rfc3339
 from handoffd.engine.notice import Notice
 from handoffd.errors import HandoffdError
+from handoffd.execute.runner.proc_probe import CHILD
 from handoffd.execute.witness import inside_executor
 from handoffd.fleet.enrolment import Enrolment
 from handoffd.fleet.gauges import gauges
 from handoffd.fleet.housekeeping import Housekeeping
-from handoffd.fleet.reloading import Reloading, Renewal
+from handoffd.fleet.reloading import Reloading, Renewal, last_trusted, trust_first
 from handoffd.fleet.roster import Roster
 from handoffd.fleet.timetable import LOOK_EVERY_S, Timetable
 from handoffd.inspection.own_files import warmed
@@ -45,7 +45,7 @@ from handoffd.protocol.rules import Language
 from handoffd.report.rendering import as_lines
 from handoffd.report.values import Report
 from handoffd.schedule.poller import Scheduler, follow_lag
-from handoffd.settings.loading import Given
+from handoffd.settings.loading import Given, Loaded
 from handoffd.settings.model import Settings
 from handoffd.settings.secrets import opened
 from handoffd.track.reach import Reach
@@ -105,18 +105,21 @@ MOST_FILES = 65_536
 """No daemon needs more; programs that close every number they might have open take long then."""
 
 
-async def serve(settings: Settings, given: Given | None = None, file: Path | None = None) -> int:
+async def serve(loaded: Loaded, given: Given) -> int:
     """Be the daemon until a signal or a stop verb ends it; return its exit code.
 
-    Executors go on when it is gone. The code is 0, or 128 and the signal's number after a second one.
-    With `given`, the settings are read again as they were read before, from `file` if that is there.
+    Executors go on when it is gone. The code is 0, or 128 and the signal's number after a second one. The
+    settings are read again as they were `given`; what a person has not trusted waits.
     """
     _allow_files()
     share_heaps()
+    os.environ[CHILD] = str(os.getpid())
+    settings = await to_thread.run_sync(last_trusted, given, loaded.settings)
     counted = Counted(SystemClock())
     async with parts(settings, LOCK_S) as services:
+        await to_thread.run_sync(trust_first, settings, loaded.text)  # before an agent could edit the file
         counting = replace(services, recorder=counted)
-        daemon = Daemon(settings, counting, counted, Reloading(counting, given, file))
+        daemon = Daemon(settings, counting, counted, Reloading(counting, given, loaded.file))
         return await daemon.run()
 
 
@@ -185,7 +188,7 @@ class Daemon:
             try_sinks=self._services.notifier.try_sinks,
             language=self._settings.language, recorder=self._services.recorder, exposition=self._exposition,
             schedules=self._timetable.told,
-            inside=partial(inside_executor, witness=self._services.launcher.witness),
+            inside=partial(inside_executor, witness=self._services.launcher.witness, daemon=os.getpid()),
             renewing=self._renewal,
             cleaner=self._housekeeping,
         )  # fmt: skip

@@ -1,16 +1,17 @@
-"""The daemon itself: `handoffd run`, `stop`, `reload`, `token` of its loopback port, `metrics`."""
+"""The daemon itself: `handoffd run`, `stop`, `reload`, `trust --daemon`, `token` of its port, `metrics`."""
 
 from __future__ import annotations
 
 import asyncio
 import faulthandler
 import gc
+import json
 import os
 import select
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -22,7 +23,8 @@ from handoffd.cli.asking import json_option, print_json
 from handoffd.cli.wording import plain, start_command
 from handoffd.engine.wording import counted
 from handoffd.entrance.place import Place
-from handoffd.errors import ConfigurationError, HandoffdError, InvalidFile, Refused, with_remedy
+from handoffd.entrance.requests import either
+from handoffd.errors import ConfigurationError, HandoffdError, InvalidFile, Json, Refused, with_remedy
 
 
 # --- run ---------------------------------------------------------------------------------------
@@ -54,16 +56,15 @@ def run(place: Place, /, config: str | None, **flags: str | None) -> None:
 
 def _serve(place: Place, flags: dict[str, str | None]) -> int:
     given, loaded = _loaded(place, flags)
-    settings = loaded.settings
     import anyio
 
     from handoffd.app.daemon import serve
     from handoffd.app.logs import configure_logging
 
-    configure_logging(settings.log, stream=sys.stderr, environment=place.environ)
+    configure_logging(loaded.settings.log, stream=sys.stderr, environment=place.environ)
     _reap_without_threads()
     try:
-        return anyio.run(partial(serve, settings, given, loaded.file))
+        return anyio.run(partial(serve, loaded, given))
     except BaseExceptionGroup as group:
         raise cause_of(group) from group
 
@@ -192,6 +193,9 @@ def report(answer: dict[str, Any]) -> Iterator[str]:
     settings = answer["settings"]
     if settings["taken"]:
         yield _taken(settings)
+    elif settings["held"]:
+        yield "The settings wait for your trust; the daemon keeps the last trusted ones:"
+        yield from (f"  {plain(one['key'])}" for one in settings["held"])
     else:
         yield "The settings are invalid; the daemon keeps the last valid ones:"
     yield from (f"  {plain(problem, lines=True)}" for problem in answer["problems"])
@@ -202,15 +206,54 @@ def report(answer: dict[str, Any]) -> Iterator[str]:
             yield f"{count} project{'s' * (count > 1)} {what}"
     listed = {*answer["problems"]}
     others = [one for one in answer["warnings"] if not any(problem in one for problem in listed)]
-    yield from (f"warning: {plain(one)}" for one in others if "after a restart" not in one)
+    said = ("after a restart", "wait for your trust")
+    yield from (f"warning: {plain(one)}" for one in others if not any(word in one for word in said))
     if not settings["taken"]:
-        yield "  next: handoffd config check"
+        yield f"  next: handoffd {'trust --daemon' if settings['held'] else 'config check'}"
 
 
 def _taken(settings: dict[str, Any]) -> str:
     if not settings["changed"]:
         return "The file says what is already in effect."
     return f"Now in effect: {plain(', '.join(settings['changed']))}"
+
+
+# --- trust ---------------------------------------------------------------------------------------------
+def trust_settings(place: Place, *, may_ask: bool, as_json: bool) -> None:
+    """Show which edits of the settings wait for a person, and trust them; ask before, if one `may_ask`."""
+    seen = _asked_to_trust(place, None)
+    held = seen["held"]
+    if held and not as_json:
+        click.echo(f"Edits of {plain(seen['file'] or 'the settings')} that wait for you:")
+        click.echo("\n".join(_differences(held)))
+        if may_ask and not click.confirm("Trust them?"):
+            click.get_current_context().exit(1)
+    answer = _asked_to_trust(place, seen["sign"]) if held else seen
+    if as_json:
+        print_json(answer)
+    elif held:
+        click.echo("Now in effect." if answer["type"] == "trusted_settings" else plain(answer["message"]))
+    else:
+        click.echo("No edit of the daemon's settings waits for you.")
+
+
+def _asked_to_trust(place: Place, sign: str | None) -> Json:
+    def without() -> Json:
+        from handoffd.entrance import offline
+        from handoffd.settings.loading import Given
+
+        given = Given(flags={"config": place.config}, environ=place.environ, base=os.getcwd(), daemon=False)
+        return offline.trust_settings(place.settings(), given, sign)
+
+    body = {} if sign is None else {"sign": sign}
+    return either(place, lambda client: client.post("/v1/settings/trust", body), without).json
+
+
+def _differences(held: Sequence[Json]) -> Iterator[str]:
+    """Yield a line for each edited key: the value that a person has trusted, and the new one."""
+    for one in held:
+        before, now = (json.dumps(one[when], ensure_ascii=False) for when in ("before", "now"))
+        yield f"  {plain(one['key'])}: {plain(before)} -> {plain(now)}"
 
 
 # --- token -------------------------------------------------------------------------------------

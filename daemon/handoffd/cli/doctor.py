@@ -56,7 +56,7 @@ def _subject(place: Place) -> Subject:
     from handoffd.fleet.name_checks import misfits
     from handoffd.settings.loading import Given
 
-    given = Given(flags={"config": place.config}, environ=place.environ)
+    given = Given(flags={"config": place.config}, environ=place.environ, daemon=False)
     # Most checks also work with the default settings.
     loaded, judged = _loaded(given), _loaded(given, misfits)
     usable = not isinstance(loaded, InvalidFile)
@@ -78,7 +78,7 @@ def _loaded(given: Given, further: Any = None) -> Any:
 
     try:
         with remedies("/"):  # variables and flags keep their names; files get their whole path
-            return given.load(further, daemon=False)
+            return given.load(further)
     except InvalidFile as invalid:
         return invalid
 

@@ -244,7 +244,7 @@ def verb_command(spec: VerbSpec) -> click.Command:
     words = " ".join(["[PROJECT]", *(one.name.upper() for one in needed), *_trailing_words(trailing)])
     command = click.Command(
         spec.typed.split()[-1],
-        callback=partial(_init if spec.name == "init" else _run, spec),
+        callback=partial(_CALLBACKS.get(spec.name, _run), spec),
         help=spec.help + "".join(f"\n\n{one.name.upper()}: {one.help}." for one in _words_of(spec)),
         params=[
             click.Argument(["words"], nargs=-1, metavar=words, shell_complete=complete_words),
@@ -254,6 +254,7 @@ def verb_command(spec: VerbSpec) -> click.Command:
                 if not one.required and not one.trailing and one.name != _COMPOSED
             ),
             *(_of_init() if spec.name == "init" else ()),
+            *(_OF_TRUST if spec.name == "trust" else ()),
         ],
     )
     return json_option(command)
@@ -264,6 +265,23 @@ def _run(spec: VerbSpec, words: tuple[str, ...], as_json: bool, **options: Any) 
     place, root, given, alone = _understood(spec, words, options)
     answer = give_verb(place, spec, root, given, alone)
     say(answer, as_json, way_back(answer.json, given.get("story")) if spec.name == "approve" else [])
+
+
+def _trust(
+    spec: VerbSpec, words: tuple[str, ...], as_json: bool, *, daemon: bool, yes: bool, **options: Any
+) -> None:
+    """Trust the edits of a project, or of the daemon's own settings."""
+    if not daemon:
+        _run(spec, words, as_json, **options)
+        return
+    if words:
+        raise click.UsageError("--daemon is about the daemon's settings: it takes no project")
+    from handoffd.cli.conversation import at_terminal
+    from handoffd.cli.daemon import trust_settings
+
+    place = click.get_current_context().find_object(Place)
+    assert place is not None
+    trust_settings(place, may_ask=at_terminal() and not yes, as_json=as_json)
 
 
 def _init(
@@ -289,6 +307,10 @@ def _init(
     chosen.conclude(place, answer.json.get("project", root), silent=as_json)
     if workspace == "clone" and answer.json.get("workspace", {}).get("kind") == "root":
         click.get_current_context().exit(1)
+
+
+_CALLBACKS: Final[Mapping[str, Callable[..., None]]] = {"init": _init, "trust": _trust}
+"""What more than giving the verb some commands do."""
 
 
 def _words_needed(spec: VerbSpec) -> tuple[list[Parameter], Parameter | None]:
@@ -345,6 +367,10 @@ _OF_INIT: Final = (
         help="Where stories work: each in a clone of its own, or in the project's folder. auto: in clones if "
         "the tests pass in one (the default of a new project).",
     ),
+)
+_OF_TRUST: Final = (
+    click.Option(["--daemon"], is_flag=True, help="Instead of a project: the daemon's own settings."),
+    click.Option(["--yes"], is_flag=True, help="With --daemon: do not ask."),
 )
 _METAVARS: Final = {"story": "STORY", "amount": "DOLLARS", "count": "NUMBER", "priority": "NUMBER"}
 

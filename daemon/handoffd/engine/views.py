@@ -14,7 +14,6 @@ from handoffd.engine.decision import Result
 from handoffd.engine.events import TestEvidence
 from handoffd.engine.run import Footprint, LandedBy, Moment
 from handoffd.engine.track import EXTERNAL
-from handoffd.errors import Problem
 from handoffd.protocol.state import State, TestChanges, TestCounts
 
 Condition = Literal[
@@ -461,37 +460,6 @@ class SnapshotsView(Struct, frozen=True, kw_only=True):
     story: str | None
     snapshots: tuple[SnapshotView, ...]
     folder: str = ""
-
-
-class SettingsView(Struct, frozen=True, kw_only=True):
-    """The result of the last reading of the daemon's settings."""
-
-    file: str | None
-    """The file they were read from; None: there is none."""
-    problems: tuple[Problem, ...] = ()
-    """Why they are invalid: the daemon keeps the last valid ones."""
-    changed: tuple[str, ...] = ()
-    restart: tuple[str, ...] = ()
-    """The keys whose new values apply now, and those whose values wait for a restart of the daemon."""
-    since: Moment | None = None
-    """Since when they have not been taken."""
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What people should know while it is so, in words."""
-        why, keys = "the settings cannot be used, the last good ones still apply", ", ".join(self.restart)
-        later = f"changed in the settings, takes effect after a restart of the daemon: {keys}"
-        return (*(f"{why}: {problem}" for problem in self.problems), *([later] if keys else ()))
-
-
-class Renewed(Struct, frozen=True, kw_only=True):
-    """The result of rereading everything; `problems` says in words what is wrong with projects' own files."""
-
-    settings: SettingsView
-    brought: int
-    """How many projects the settings have brought."""
-    let_go: int
-    problems: tuple[str, ...]
 
 
 class ScheduleView(Struct, frozen=True, kw_only=True):

@@ -28,10 +28,10 @@ def absences(place: Place, system_units: Path | None = None) -> tuple[Trouble, .
 
 
 def _absent(start: str, place: Place) -> Trouble:
-    given = Given(flags={"config": place.config}, environ=place.environ)
+    given = Given(flags={"config": place.config}, environ=place.environ, daemon=False)
     try:
         if any(file.exists() for file in given.files()):
-            given.load(misfits, daemon=False)
+            given.load(misfits)
     except InvalidFile:
         return Trouble(what=_NONE, why="its settings cannot be used", action="handoffd config check")
     return Trouble(what=_NONE, why="", action=start)

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio
+from anyio import to_thread
 from msgspec.structs import replace
 
 from handoffd.api.answers import CleanedAnswer
 from handoffd.api.events import peeked
+from handoffd.api.outcomes import TrustedSettings
 from handoffd.api.reads import is_bootstrapped, tried_sinks
 from handoffd.api.service import Caller, Service
 from handoffd.app.logs import configure_logging
@@ -27,7 +29,9 @@ from handoffd.engine.decision import Decision, Dispatched
 from handoffd.engine.events import Advanced, Event, PromptTaken, StateEdited
 from handoffd.engine.routing import MAX_ATTEMPTS
 from handoffd.engine.track import EXTERNAL, Track, TrackKey
-from handoffd.errors import HandoffdError, Json, NotFound
+from handoffd.errors import HandoffdError, Json, NotFound, Refused
+from handoffd.execute.witness import inside_executor
+from handoffd.fleet.reloading import TRUST, edit_of, trust
 from handoffd.inspection.framework import finished_before
 from handoffd.inspection.own_files import settings_of, table_of, templates_for
 from handoffd.inspection.project_status import state_of
@@ -37,6 +41,7 @@ from handoffd.project.status import peek_at
 from handoffd.protocol.prompt import render_prompt
 from handoffd.protocol.rules import Language, RuleBook
 from handoffd.protocol.state import Status, plain
+from handoffd.settings.loading import Given
 from handoffd.settings.model import LogSettings, Settings
 from handoffd.track.ai_folder import reopenings
 from handoffd.track.prompts import prompt_context
@@ -90,6 +95,22 @@ def test_notices(settings: Settings, sink: str | None) -> Json:
         return plain(tried_sinks((one.sink, one.form, one.why, one.seconds) for one in trials))
 
     return _run(run)
+
+
+def trust_settings(settings: Settings, given: Given, sign: str | None) -> Json:
+    """Return which edits of the settings wait for you, or trust them. Raises Locked while a daemon runs."""
+    if sign is not None and inside_executor(os.getpid()):
+        message = "trusting settings is for people: the request came from a process of an executor"
+        raise Refused(message, code="INSIDE_EXECUTOR", hint=f"{TRUST}  # in a terminal of your own")
+
+    async def work(_: Service) -> Json:
+        edit, _text = await to_thread.run_sync(edit_of, given, settings)
+        if sign is not None:
+            await to_thread.run_sync(trust, given, settings, sign)
+        held = TrustedSettings(file=edit.file, held=edit.held, sign=edit.sign, trusted=sign is not None)
+        return plain(held)
+
+    return alone(settings, work)
 
 
 def gc(settings: Settings, *, dry_run: bool, by: str) -> Json:

@@ -136,8 +136,8 @@ MOST_ANCESTORS = 64
 _RUNNERS = (b"/execute/runner/launcher.py", b"/execute/runner/shim.py")
 
 
-def inside_executor(pid: int, witness: Witness = ALONE) -> bool:
-    """Return whether a process, or one it descends from, belongs to a run. Blocks briefly on /proc.
+def inside_executor(pid: int, witness: Witness = ALONE, daemon: int = 0) -> bool:
+    """Return whether a process, or one it descends from, belongs to a run, or is a child of the `daemon`.
 
     A process that has ended counts as inside: an honest caller waits for its answer, and an ended one leaves
     nothing to examine. So does a process whose environment not even the witness may read.
@@ -145,8 +145,9 @@ def inside_executor(pid: int, witness: Witness = ALONE) -> bool:
     if pid > 0 and proc.stat(pid) is None:
         return True
     above, hidden = lineage(pid), list[int]()
-    if len(above) == MOST_ANCESTORS:
-        return True  # only a deliberate construction has so long a chain
+    too_long = len(above) == MOST_ANCESTORS  # only a deliberate construction has so long a chain
+    if too_long or daemon in above[1:]:
+        return True
     if any(_has_run_id(one, hidden) or is_runner(proc.read(f"/proc/{one}/cmdline") or b"") for one in above):
         return True
     told = witness.marked(hidden)

@@ -1,9 +1,11 @@
 """Applies changed settings while the daemon runs, completely or not at all, and updates what depends on them.
 
-An unusable edit is reported with all its problems, and the last good settings stay in effect. Changes that
-need a restart are listed until then; the others apply at once. A signal or a verb reads again everything
-that people write: the settings, the folders they name, the projects' own files. A change of the settings file
-alone reads only what depends on it.
+An unusable edit is reported with all its problems, and the last good settings stay in effect. An edit that
+goes beyond what a person has trusted (a command, an executor, a looser guard: `beyond`) waits as a whole
+until a person trusts it, over restarts, too. What the first daemon of a state directory finds is trusted.
+Changes that need a restart are listed until then; the others apply at once. A signal or a verb reads again
+everything that people write: the settings, the folders they name, the projects' own files. A change of the
+settings file alone reads only what depends on it.
 
 The settings file and its secret files are polled by path, not watched: a path may lead through links that
 are swapped, appear later, or be replaced by an editor in any way, and a poll costs a few microseconds.
@@ -14,6 +16,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -22,15 +25,26 @@ from anyio import to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
-from handoffd.engine.views import Renewed, SettingsView
-from handoffd.errors import InvalidFile, Problem
+from handoffd.errors import ConfigurationError, InvalidFile, NotFound, Problem, Refused, StoreError
 from handoffd.execute.meter import PriceTable, load_prices
 from handoffd.execute.registry import ExecutorBook, Layer, load_book, shipped_layer
+from handoffd.files.atomic import digest_of, replace_text
+from handoffd.files.errors import storage_error
 from handoffd.fleet.enrolment import Enrolment
 from handoffd.fleet.name_checks import misfits
 from handoffd.fleet.roster import Roster
-from handoffd.notify.notices import settings_notice
-from handoffd.settings.loading import Given, Loaded, differing
+from handoffd.notify.notices import settings_notice, settings_trust_notice
+from handoffd.settings.loading import (
+    Given,
+    HeldEdit,
+    HeldSetting,
+    Loaded,
+    Renewed,
+    SettingsView,
+    beyond,
+    differing,
+    held_settings,
+)
 from handoffd.settings.model import Settings
 from handoffd.track.services import Services
 
@@ -40,6 +54,8 @@ log = structlog.get_logger(__name__)
 # --- the settings file --------------------------------------------------------------------------------
 LOOK_S = 1.0
 """How often to poll the file. It must be the same at two polls: writing it takes a moment."""
+
+TRUST = "handoffd trust --daemon"
 
 RESTART = ("state_dir", "runtime_dir", "control.", "watch.backend")
 """Keys, and prefixes of keys, that only a restart changes."""
@@ -146,9 +162,8 @@ class Reloading:
                 self._secrets = await to_thread.run_sync(self._given.secret_files)
                 self._hide()
                 self._seen = await to_thread.run_sync(marks, self._files(self._given))
-                running = self._services.settings
-                loaded, wanted = await to_thread.run_sync(_read, self._given, self.view.file, running)
-                self._take(loaded, wanted)
+                read = await to_thread.run_sync(_read, self._given, self.view.file, self._services.settings)
+                await self._judge(read)
             except InvalidFile as invalid:
                 self._refuse(invalid.problems)
             except Exception as error:  # a bug here must not end the daemon
@@ -167,12 +182,48 @@ class Reloading:
     def _refuse(self, problems: tuple[Problem, ...]) -> None:
         for problem in problems:
             log.warning("settings refused, the last good ones stay in effect", problem=str(problem))
-        now = self._services.clock.now()
-        self.view = replace(self.view, problems=problems, changed=(), since=self.view.since or now)
+        self.view = replace(self.view, problems=problems, changed=(), held=())
         if problems != self._told:
             self._told = problems
             place = str(self._services.settings.state_dir)
             self._services.notifier.send(settings_notice(place, problems, self._services.clock))
+
+    async def edit(self) -> HeldEdit:
+        """Return what of the settings file waits for a person. Raises InvalidFile."""
+        if self._given is None:
+            raise NotFound("this daemon was started without settings of its own", hint="handoffd config show")
+        return (await to_thread.run_sync(edit_of, self._given, self._services.settings))[0]
+
+    async def trust(self, sign: str) -> HeldEdit:
+        """Accept the settings file for a person who has seen it with this `sign`. Raises Refused."""
+        async with self._one:
+            edit = await self.edit()
+            assert self._given is not None
+            await to_thread.run_sync(trust, self._given, self._services.settings, sign)
+        await self.reload()
+        return edit
+
+    async def _judge(self, read: _Read) -> None:
+        """Take what asks for no trust, and keep its text; hold anything else for a person."""
+        if read.held:
+            self._hold(read)
+            return
+        self._take(read.loaded, read.wanted)
+        try:
+            await to_thread.run_sync(_keep, self._services.settings, read.loaded.text)
+        except StoreError as error:  # then a later edit is compared with an older one
+            log.warning("trusted settings not kept", problem=str(error))
+
+    def _hold(self, read: _Read) -> None:
+        keys, told = tuple(one.key for one in read.held), self.view.held
+        self.view = SettingsView(file=str(read.loaded.file), held=read.held)
+        if read.held == told:
+            return
+        log.warning("settings wait for a person's trust, the last trusted ones stay in effect", keys=keys)
+        place = str(self._services.settings.state_dir)
+        self._services.notifier.send(
+            settings_trust_notice(place, keys, digest_of(read.loaded.text), self._services.clock)
+        )
 
     def _take(self, loaded: Loaded, wanted: InForce) -> None:
         running = self._services.settings
@@ -207,7 +258,15 @@ class Reloading:
             follow(wanted.settings)
 
 
-def _read(given: Given, before: str | None, running: Settings) -> tuple[Loaded, InForce]:
+class _Read(Struct, frozen=True, kw_only=True):
+    """The settings as they are now, and what of them goes beyond what a person has trusted."""
+
+    loaded: Loaded
+    wanted: InForce
+    held: tuple[HeldSetting, ...]
+
+
+def _read(given: Given, before: str | None, running: Settings) -> _Read:
     """Return the settings as they are now.
 
     Raises InvalidFile, also for a missing or emptied file: an editor on a full disk leaves one.
@@ -224,7 +283,67 @@ def _read(given: Given, before: str | None, running: Settings) -> tuple[Loaded, 
     if loaded.blank and differing(running, loaded.settings):
         message = "is empty; write what shall hold, or `{}` for the defaults"
         raise InvalidFile((Problem(file=str(loaded.file), message=message),))
-    return loaded, usable(loaded)
+    return _Read(loaded=loaded, wanted=usable(loaded), held=_held(given, loaded, running))
+
+
+# --- what a person has trusted --------------------------------------------------------------------------
+# The state directory keeps the text of the settings file that applied last. Agents do not see it, and secrets
+# that the text only names are not in it.
+def last_trusted(given: Given, settings: Settings) -> Settings:
+    """Return the settings that a daemon starts with: as they are, or as a person trusted them last. Blocks.
+
+    Raises ConfigurationError when they go beyond these, and these cannot be read.
+    """
+    trusted = _trusted(given, settings)
+    return settings if trusted is None or not beyond(settings, trusted) else trusted
+
+
+def trust_first(settings: Settings, text: bytes) -> None:
+    """Trust the settings that the first daemon of a state directory was started with. Blocks."""
+    if not settings.trusted_settings.exists():
+        _keep(settings, text)
+
+
+def edit_of(given: Given, settings: Settings) -> tuple[HeldEdit, bytes]:
+    """Return what of the settings file waits for a person, and its text. Blocks. Raises InvalidFile."""
+    loaded = given.load(misfits)
+    file = None if loaded.file is None else str(loaded.file)
+    held = _held(given, loaded, settings)
+    return HeldEdit(file=file, held=held, sign=digest_of(loaded.text)), loaded.text
+
+
+def trust(given: Given, settings: Settings, sign: str) -> None:
+    """Trust the settings file as a person has seen it. Blocks. Raises Refused if it was edited since."""
+    edit, text = edit_of(given, settings)
+    if edit.sign != sign:
+        raise Refused("the settings were edited again meanwhile", code="FILES_EDITED", hint=TRUST)
+    _keep(settings, text)
+
+
+def _held(given: Given, loaded: Loaded, settings: Settings) -> tuple[HeldSetting, ...]:
+    trusted = _trusted(given, settings)
+    return () if trusted is None else held_settings(loaded.settings, trusted)
+
+
+def _trusted(given: Given, settings: Settings) -> Settings | None:
+    """Return the settings that applied last; None before the first daemon of a state directory."""
+    try:
+        return given.load(text=settings.trusted_settings.read_bytes()).settings
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise storage_error("read", settings.trusted_settings, error) from error
+    except InvalidFile as invalid:
+        message = f"the settings that you trusted last cannot be used any more ({invalid.message})"
+        raise ConfigurationError(message, code="HELD", hint=TRUST) from invalid
+
+
+def _keep(settings: Settings, text: bytes) -> None:
+    with suppress(FileNotFoundError):
+        if settings.trusted_settings.read_bytes() == text:
+            return
+    replace_text(settings.trusted_settings, text)
+    settings.trusted_settings.chmod(0o600)
 
 
 def _flows_away(file: str | None) -> bool:
@@ -260,7 +379,9 @@ class Renewal:
 
     @property
     def trouble(self) -> str | None:
-        """The number of problems in the settings file and the next command; None without problems."""
+        """What is wrong with the settings file, and the next command; None if nothing is."""
+        if self._reloading.view.held:
+            return f"an edit of the settings waits for your trust ({TRUST})"
         problems = len(self._reloading.view.problems)
         if not problems:
             return None
@@ -278,6 +399,16 @@ class Renewal:
             let_go=self._enrolling.gone - gone,
             problems=problems,
         )
+
+    async def edit(self) -> HeldEdit:
+        """Return what of the settings file waits for a person."""
+        return await self._reloading.edit()
+
+    async def trust(self, sign: str) -> HeldEdit:
+        """Trust the settings file as a person has seen it, and return what has waited for that."""
+        edit = await self._reloading.trust(sign)
+        await self._tell_of(self._reloading.view)
+        return edit
 
     async def follow(self) -> None:
         """Follow the settings file until cancelled."""

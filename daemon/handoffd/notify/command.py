@@ -31,8 +31,8 @@ _BREATH_S = 0.01
 """Between two pieces: a flood is slowed down, and the daemon is not."""
 _REAP_S = 5.0
 _ENVIRONMENT = (
-    "DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "TMPDIR", "TZ",
-    "USER", "WAYLAND_DISPLAY", "XAUTHORITY", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR",
+    "DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "HANDOFFD_CHILD", "HOME", "LANG", "LC_ALL", "LOGNAME", "PATH",
+    "TMPDIR", "TZ", "USER", "WAYLAND_DISPLAY", "XAUTHORITY", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR",
 )  # fmt: skip
 
 

@@ -215,6 +215,16 @@ def settings_notice(state_dir: str, problems: tuple[Problem, ...], clock: Clock)
     return replace(notice, name="handoffd")
 
 
+def settings_trust_notice(state_dir: str, keys: Sequence[str], edit: str, clock: Clock) -> Notice:
+    """Return the notice for an edit of the settings that waits for trust; the same edit has the same sign."""
+    text = "an edit of the daemon's settings waits for your trust; until then the last trusted ones apply"
+    named = first_few(keys, _MOST_KEYS)
+    why = f"this may run commands, hand out secrets, spend money or loosen a guard: {named}"
+    action = "handoffd trust --daemon"
+    notice = _warning("trust", state_dir, clock, text=text, why=why, action=action)
+    return replace(notice, id=_signed("trust", state_dir, edit), kind="needs_human", name="handoffd")
+
+
 def cap_notice(
     finding: Finding, place: str, track: Track, period: str, clock: Clock, machine: str | None = None
 ) -> Notice:

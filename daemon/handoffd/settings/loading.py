@@ -64,13 +64,18 @@ class Explained(Struct, frozen=True, kw_only=True):
 class Loaded(Struct, frozen=True, kw_only=True):
     """The settings, the file they were read from, and the source of every key that is not a default.
 
-    `blank`: whether the file held nothing, not even a remark.
+    `text` is what the file held; `blank`: whether that was nothing, not even a remark.
     """
 
     settings: Settings
     file: Path | None
     sources: Mapping[str, Source]
-    blank: bool = False
+    text: bytes = b""
+
+    @property
+    def blank(self) -> bool:
+        """Whether there was a file, with nothing in it."""
+        return self.file is not None and not self.text.strip()
 
     def line_of(self, key: str) -> int | None:
         """Return the line of the file that holds a key; None when it came from elsewhere."""
@@ -89,16 +94,17 @@ class Given(Struct, frozen=True, kw_only=True):
     """The arguments of `load`, for callers that read the settings or check their files repeatedly.
 
     `base` is the folder that relative paths of flags and variables start at; None: the current one, which a
-    daemon must not ask for, since someone may delete it while it runs.
+    daemon must not ask for, since someone may delete it while it runs. `daemon`: as in `load`.
     """
 
     flags: Mapping[str, object]
     environ: Mapping[str, str]
     base: str | None = None
+    daemon: bool = True
 
-    def load(self, further: Further | None = None, *, daemon: bool = True) -> Loaded:
-        """Return the settings as they are now, as `load` does. Raises InvalidFile."""
-        return load(self.flags, self.environ, daemon=daemon, further=further, base=self.base)
+    def load(self, further: Further | None = None, *, text: bytes | None = None) -> Loaded:
+        """Return the settings as `load` does, as they are or if the file held `text`. Raises InvalidFile."""
+        return load(self.flags, self.environ, daemon=self.daemon, further=further, base=self.base, text=text)
 
     def files(self) -> tuple[Path, ...]:
         """Return the possible paths of the settings file; the first that exists counts."""
@@ -117,6 +123,60 @@ class Given(Struct, frozen=True, kw_only=True):
         return named_files(values, path.parent)
 
 
+# --- what a running daemon has made of its settings ----------------------------------------------------
+class HeldSetting(Struct, frozen=True, kw_only=True):
+    """An edit of one of the daemon's settings that waits until a person trusts it. Secrets are shortened."""
+
+    key: str
+    before: Any
+    now: Any
+
+
+class HeldEdit(Struct, frozen=True, kw_only=True):
+    """What of the settings file waits for a person; `sign` is the digest of the file's text."""
+
+    file: str | None
+    held: tuple[HeldSetting, ...]
+    sign: str
+
+
+class SettingsView(Struct, frozen=True, kw_only=True):
+    """The result of the last reading of the daemon's settings."""
+
+    file: str | None
+    """The file they were read from; None: there is none."""
+    problems: tuple[Problem, ...] = ()
+    """Why they are invalid: the daemon keeps the last valid ones."""
+    changed: tuple[str, ...] = ()
+    restart: tuple[str, ...] = ()
+    """The keys whose new values apply now, and those whose values wait for a restart of the daemon."""
+    held: tuple[HeldSetting, ...] = ()
+    """What a person has to trust before anything of the file applies."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What people should know while it is so, in words."""
+        why, keys = "the settings cannot be used, the last good ones still apply", ", ".join(self.restart)
+        later = f"changed in the settings, takes effect after a restart of the daemon: {keys}"
+        waiting = ", ".join(one.key for one in self.held)
+        waits = f"the settings wait for your trust, the last trusted ones still apply: {waiting}"
+        return (
+            *(f"{why}: {problem}" for problem in self.problems),
+            *([later] if keys else ()),
+            *([f"{waits} (handoffd trust --daemon)"] if waiting else ()),
+        )
+
+
+class Renewed(Struct, frozen=True, kw_only=True):
+    """The result of rereading everything; `problems` says in words what is wrong with projects' own files."""
+
+    settings: SettingsView
+    brought: int
+    """How many projects the settings have brought."""
+    let_go: int
+    problems: tuple[str, ...]
+
+
 def differing(one: Settings, other: Settings) -> tuple[str, ...]:
     """Return the dotted keys, sorted, that have another value in `other`, or whose names another order."""
     before, after = dict(_leaves(one)), dict(_leaves(other))
@@ -133,8 +193,11 @@ def load(
     daemon: bool = False,
     further: Further | None = None,
     base: str | None = None,
+    text: bytes | None = None,
 ) -> Loaded:
     """Return the settings of the daemon. `daemon`: a secret that cannot be read is a problem.
+
+    `text` counts in place of what the file holds; there need not be one then.
 
     `base` is the folder of relative paths in flags and variables; None: the current one.
     `flags` maps dotted keys (`state_dir`, `log.level`) to values; None and () mean «not given»;
@@ -144,10 +207,12 @@ def load(
     flags = {key: value for key, value in (flags or {}).items() if value is not None and value != ()}
     merge = Merge(environ)
     file = _find_file(environ, flags.pop("config", None), base)
-    blank = file is not None and _lay_file(merge, file, daemon)
+    if file is None and text is not None:
+        file = Path(default_files(environ)[0])
+    held = _lay_file(merge, file, text, daemon) if file is not None else b""
     _lay_environment(merge, _at(base, "."))
     _lay_flags(merge, flags, _at(base, "."))
-    return Loaded(settings=_settle(merge, further), file=file, sources=merge.sources, blank=blank)
+    return Loaded(settings=_settle(merge, further), file=file, sources=merge.sources, text=held)
 
 
 def load_project(text: str | None, file: str) -> ProjectSettings:
@@ -218,6 +283,58 @@ def held(new: ProjectSettings, granted: ProjectSettings) -> tuple[str, ...]:
     )
 
 
+_GUARDED: Final = (
+    "auto_continue", "caps", "control", "execute.env_allow", "execute.keys", "execute.memory_max",
+    "execute.tasks_max", "executors", "notify.command", "notify.sinks", "prices", "projects", "sandbox",
+    "schedule.starts",
+)  # fmt: skip
+"""The daemon's settings that name a command, hand out secrets, spend money, trust files or loosen a guard."""
+
+
+def beyond(wanted: Settings, granted: Settings) -> tuple[str, ...]:
+    """Return the dotted keys, sorted, in which the daemon's settings go beyond what a person has granted."""
+    now, before = dict(_leaves(wanted)), dict(_leaves(granted))
+    return tuple(
+        key
+        for key in differing(granted, wanted)
+        if any(f"{key}.".startswith(f"{one}.") for one in _GUARDED)
+        and not (key.startswith("notify.sinks.") and not key.endswith(".command"))
+        and not _asks_for_no_trust(key, now, before)
+    )
+
+
+def _asks_for_no_trust(key: str, now: Mapping[str, object], before: Mapping[str, object]) -> bool:
+    value, old = now.get(key), before.get(key)
+    match key.split("."):
+        case ["caps", "on_cap"]:
+            return value == "stop"
+        case ["caps", *_] | ["execute", "memory_max" | "tasks_max"]:
+            return _is_lower(value, old)
+        case ["sandbox", *_]:
+            return _is_tighter(value, old)
+        case ["projects"]:  # what a pattern finds is not trusted
+            return all(one in _all(old) or any(sign in str(one) for sign in "*?[") for one in _all(value))
+        case ["execute", "env_allow"] | ["schedule", "starts"]:
+            return all(one in _all(old) for one in _all(value))
+        case ["executors", name, *_]:  # one that is gone; without a key it would be another program
+            return not any(other.startswith(f"executors.{name}.") for other in now)
+        case ["prices", *pattern]:
+            return not pattern
+        case _:  # gone, empty, or switched off
+            return not value
+
+
+def _all(value: object) -> tuple[object, ...]:
+    return value if isinstance(value, tuple) else ()
+
+
+def held_settings(wanted: Settings, granted: Settings) -> tuple[HeldSetting, ...]:
+    """Return what `beyond` finds, with the values."""
+    now, before = dict(_leaves(wanted)), dict(_leaves(granted))
+    keys = beyond(wanted, granted)
+    return tuple(HeldSetting(key=k, before=_plain(before.get(k)), now=_plain(now.get(k))) for k in keys)
+
+
 def _is_lower(cap: object, before: object) -> bool:
     return isinstance(cap, int | float) and (not isinstance(before, int | float) or cap < before)
 
@@ -239,15 +356,15 @@ def _is_tighter(value: object, before: object) -> bool:
     return before in _TIGHTER.get(value, ())
 
 
-def _lay_file(merge: Merge, path: Path, daemon: bool) -> bool:
-    """Lay the values of a file over the earlier ones; return whether it was blank."""
+def _lay_file(merge: Merge, path: Path, text: bytes | None, daemon: bool) -> bytes:
+    """Lay the values of a file over the earlier ones; return its text, or `text` in its place."""
     try:
-        text = _text_of(path)
+        text = _text_of(path) if text is None else text
         read = yamltext.load(text, file=str(path))
         values = _mapping(read, str(path))
     except InvalidFile as invalid:
         merge.problems += invalid.problems
-        return False
+        return b""
 
     def report(key: str, message: str, allowed: tuple[str, ...]) -> None:
         line = read.line_of(key)
@@ -259,7 +376,7 @@ def _lay_file(merge: Merge, path: Path, daemon: bool) -> bool:
         lambda key: Source(kind="file", name=str(path), line=read.line_of(key)),
         path.parent,
     )
-    return not text.strip()
+    return text
 
 
 def _at(base: str | None, path: object) -> Path:

@@ -19,13 +19,14 @@ from handoffd.api.verbs import VERBS
 from handoffd.engine.decision import Refusal
 from handoffd.engine.events import Approved, ExecutorChosen, Initialised, Noted, Started, TestEvidence
 from handoffd.engine.run import PostCheck
-from handoffd.engine.views import Applied, AppliedKind, Renewed, SettingsView, Tried
+from handoffd.engine.views import Applied, AppliedKind, Tried
 from handoffd.engine.wording import command
 from handoffd.errors import NotFound, Problem, Refused
 from handoffd.execute.base import CLAIM, Claim
 from handoffd.execute.runner import proc, records
 from handoffd.journal.journal import Journal
 from handoffd.protocol.state import State, TestCounts, plain
+from handoffd.settings.loading import Renewed, SettingsView
 
 ASKED = Started(
     story="US-7", bootstrapped=False, tells_aside=True, heeds_begun=True, keeps_place=True, by="eve",
@@ -496,7 +497,7 @@ def test_reload_answers_with_settings_and_projects() -> None:
     assert (2, 1, [str(PROBLEM), "/srv/shop: bad"]) == (told["brought"], told["let_go"], told["problems"])
     assert {
         "file": "/etc/h.yaml", "taken": False, "changed": [], "restart": ["control.tcp.port"],
-        "problems": [PROBLEM.as_json()],
+        "problems": [PROBLEM.as_json()], "held": [],
     } == told["settings"]  # fmt: skip
     assert 2 == len(told["warnings"])
     assert {

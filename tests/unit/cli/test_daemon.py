@@ -21,10 +21,11 @@ from tests.support.eventually import eventually_sync
 from handoffd.api.client import Client
 from handoffd.api.outcomes import reloaded
 from handoffd.cli.daemon import cause_of, report
-from handoffd.engine.views import WORKABLE, Renewed, SettingsView
+from handoffd.engine.views import WORKABLE
 from handoffd.errors import Locked, NoDaemon, Problem
 from handoffd.protocol import yamltext
 from handoffd.protocol.state import plain
+from handoffd.settings.loading import Renewed, SettingsView
 
 
 # --- run --------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,14 +13,25 @@ import anyio
 import pytest
 from tests.support.eventually import eventually
 from tests.support.house import House, at, daemon, house
+from tests.support.refusals import refused
 
 from handoffd.engine.notice import Notice
-from handoffd.engine.views import SettingsView
-from handoffd.errors import InvalidFile, StoreError
+from handoffd.errors import ConfigurationError, InvalidFile, StoreError
+from handoffd.files.atomic import digest_of
 from handoffd.fleet.enrolment import Enrolment
-from handoffd.fleet.reloading import Reloading, Renewal, live_part, marks, needs_restart, usable
+from handoffd.fleet.reloading import (
+    Reloading,
+    Renewal,
+    edit_of,
+    last_trusted,
+    live_part,
+    marks,
+    needs_restart,
+    trust,
+    usable,
+)
 from handoffd.fleet.roster import Roster
-from handoffd.settings.loading import Further, Given, Loaded, load
+from handoffd.settings.loading import Further, Given, Loaded, SettingsView, load
 from handoffd.settings.model import ExecuteSettings, Settings, WatchSettings
 
 LOOK_S = 0.01
@@ -48,10 +60,10 @@ class TwoPlaces(Given, frozen=True):
         """Return both."""
         return tuple(Path(str(path)) for path in self.flags.values())
 
-    def load(self, further: Further | None = None, *, daemon: bool = True) -> Loaded:
+    def load(self, further: Further | None = None, *, text: bytes | None = None) -> Loaded:
         """Return the settings of the first file that exists."""
         file = next(path for path in self.files() if path.exists())
-        return load({"config": str(file)}, self.environ, daemon=daemon, further=further)
+        return load({"config": str(file)}, self.environ, daemon=True, further=further, text=text)
 
 
 @asynccontextmanager
@@ -109,20 +121,20 @@ async def test_a_bad_edit_is_reported_with_all_problems_and_changes_nothing(tmp_
     async with edited(tmp_path, "execute: {slots: 3}\n") as (here, file, again):
         file.write("execute: {slots: 0}\nlanguage: de\nspeed: 9\n")
 
-        view, repeated = await again.reload(), await again.reload()
+        view = await again.reload()
+        await again.reload()
 
         lines = [(problem.line, problem.key) for problem in view.problems]
         assert [(3, "execute.slots"), (4, "language"), (5, "speed")] == lines
         assert ("en", "zh-TW") == view.problems[1].allowed
         assert (3, 3) == (here.services.settings.execute.slots, len(view.warnings))
-        assert view.since == repeated.since is not None
         (notice,) = await delivered(here)
         assert ("warning", "handoffd config check") == (notice.kind, notice.action)
         assert all(str(problem) in (notice.why or "") for problem in view.problems)
 
         file.write("execute: {slots: 5}\n")
         good = await again.reload()
-        assert ((), (), None) == (good.problems, good.warnings, good.since)
+        assert ((), ()) == (good.problems, good.warnings)
         assert 5 == here.services.settings.execute.slots
 
 
@@ -346,6 +358,85 @@ def test_unusable_executors_of_the_environment_are_reported(tmp_path: Path) -> N
     assert (None, "executors.own.extends") == (problem.line, problem.key)
 
 
+# --- edits that wait for a person ------------------------------------------------------------------------
+OWN = "executors: {own: {extends: claude}}\n"
+
+
+async def test_an_edit_that_names_a_program_waits_as_a_whole(tmp_path: Path) -> None:
+    """Until a person accepts it as seen; it is reported once, with its values."""
+    async with edited(tmp_path, "execute: {slots: 3}\n") as (here, file, again):
+        await again.reload()
+        file.write("execute: {slots: 5}\n" + OWN)
+
+        view = await again.reload()
+        await again.reload()
+
+        assert [("executors.own.extends", None, "claude")] == [(h.key, h.before, h.now) for h in view.held]
+        assert (3, False) == (here.services.settings.execute.slots, "own" in here.services.executors.names)
+        (warning,) = again.warnings
+        assert "executors.own.extends (handoffd trust --daemon)" in warning
+        (notice,) = await delivered(here)
+        assert ("needs_human", "handoffd trust --daemon") == (notice.kind, notice.action)
+
+        edit = await again.edit()
+        file.write("execute: {slots: 6}\n" + OWN)
+        with refused("FILES_EDITED", "handoffd trust --daemon"):
+            await again.trust(edit.sign)
+        assert view.held == (await again.trust((await again.edit()).sign)).held
+        assert (6, True) == (here.services.settings.execute.slots, "own" in here.services.executors.names)
+        assert ((), ()) == (again.view.held, again.warnings)
+
+
+async def test_an_edit_that_is_taken_back_waits_no_longer(tmp_path: Path) -> None:
+    """And what is tighter counts at once, also as what the next edit is compared with."""
+    async with edited(tmp_path, "caps: {story_usd: 9}\n") as (here, file, again):
+        await again.reload()
+        file.write("caps: {story_usd: 99}\n")
+        assert (await again.reload()).held
+        file.write("caps: {story_usd: 5}\n")
+        assert (("caps.story_usd",), ()) == ((view := await again.reload()).changed, view.held)
+
+        file.write("caps: {story_usd: 9}\n")
+        (one,) = (await again.reload()).held
+
+        assert ("caps.story_usd", 5.0, 9.0) == (one.key, one.before, one.now)
+        assert 5 == here.services.settings.caps.story_usd
+
+
+async def test_a_restart_trusts_nothing(tmp_path: Path) -> None:
+    """The next daemon begins as it was trusted last, also if the file is gone meanwhile."""
+    async with edited(tmp_path, "caps: {story_usd: 9}\n") as (_, file, again):
+        start = file.given.load().settings
+        assert start is last_trusted(file.given, start)  # the first daemon of a state directory
+        await again.reload()
+        kept = start.trusted_settings
+        assert (file.path.read_bytes(), 0o600) == (kept.read_bytes(), stat.S_IMODE(kept.stat().st_mode))
+
+        file.write("caps: {story_usd: 5}\nexecute: {slots: 9}\n")
+        assert 9 == last_trusted(file.given, file.given.load().settings).execute.slots
+        file.write("")
+        assert 9 == last_trusted(file.given, file.given.load().settings).caps.story_usd
+
+        kept.write_text("caps: [\n")
+        with pytest.raises(ConfigurationError) as error:
+            last_trusted(file.given, start)
+        assert "handoffd trust --daemon" == error.value.hint
+
+
+async def test_without_a_file_the_defaults_are_what_is_trusted(tmp_path: Path) -> None:
+    """A file that is made later is an edit like any other."""
+    environ = {"HOME": str(tmp_path), "HANDOFFD_STATE_DIR": str(tmp_path)}
+    given = Given(flags={}, environ=environ)
+    trust(given, given.load().settings, digest_of(b""))
+    file = tmp_path / ".config/handoffd/handoffd.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text(OWN)
+
+    edit, text = edit_of(given, given.load().settings)
+
+    assert (OWN.encode(), ["executors.own.extends"]) == (text, [one.key for one in edit.held])
+
+
 # --- everything that people write, read again -------------------------------------------------------
 @asynccontextmanager
 async def renewing(
@@ -399,6 +490,6 @@ async def test_an_unreadable_journal_does_not_stop_following(root: str, tmp_path
     async with renewing(tmp_path, Deaf) as (here, roster, _, file):
         file.write("language: zh-TW\n")
         await eventually(lambda: here.services.settings.language == "zh-TW")
-        file.write(f"projects: [{root}]\nexecute: {{slots: 7}}\n")
+        file.write(f"projects: [{root}*]\nexecute: {{slots: 7}}\n")
         await eventually(lambda: here.services.settings.execute.slots == 7)
         await eventually(lambda: roster.roots() == {root})

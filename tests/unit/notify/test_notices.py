@@ -29,6 +29,7 @@ from handoffd.notify.notices import (
     report_notice,
     room_notice,
     settings_notice,
+    settings_trust_notice,
     survivors_notice,
     trust_notice,
     unpriced_notice,
@@ -207,6 +208,7 @@ EVERY = {
     "unpriced_notice": unpriced_notice("/state", None, CLOCK),
     "report_notice": report_notice(["2 runs ended"], "/state", CLOCK.now(), CLOCK.now(), CLOCK),
     "settings_notice": settings_notice("/state", (Problem(file="handoffd.yaml", message="no"),), CLOCK),
+    "settings_trust_notice": settings_trust_notice("/state", ("caps.story_usd",), "1", CLOCK),
     "trust_notice": trust_notice("/srv/shop", ("auto", "test.command"), "1", CLOCK),
 }
 

@@ -11,7 +11,17 @@ from pydantic import BaseModel
 
 from handoffd.errors import InvalidFile
 from handoffd.protocol.rules import OPENED_BY, Gates
-from handoffd.settings.loading import Given, Loaded, differing, held, load, load_project, sensitive
+from handoffd.settings.loading import (
+    Given,
+    Loaded,
+    beyond,
+    differing,
+    held,
+    held_settings,
+    load,
+    load_project,
+    sensitive,
+)
 from handoffd.settings.model import ProjectSettings, Settings
 from handoffd.settings.paths import shared
 
@@ -511,3 +521,65 @@ def test_another_order_is_a_change(environ: dict[str, str], first: str, second: 
 
     assert (("scheduling.groups",) if moved else ()) == differing(before, after)
     assert moved == (before.scheduling != after.scheduling)
+
+
+# --- what the daemon's own settings may not become without a person -----------------------------------
+@pytest.mark.parametrize(
+    ("before", "after", "waits"),
+    [
+        ("", "notify: {command: [curl]}", ["notify.command"]),
+        ("notify: {command: [curl]}", "notify: {command: [curl, x]}", ["notify.command"]),
+        ("notify: {command: [curl]}", "", []),
+        ("", "notify: {sinks: {me: {command: [curl]}}}", ["notify.sinks.me.command"]),
+        ("", "notify: {sinks: {me: {ntfy: {topic: secret}}}}", []),
+        ("", "executors: {mine: {extends: claude}}", ["executors.mine.extends"]),
+        ("executors: {mine: {extends: claude}}", "", []),
+        ("executors: {mine: {extends: codex, argv: [x]}}", "executors: {mine: {extends: codex}}",
+         ["executors.mine.argv"]),
+        ("", "sandbox: {level: off}", ["sandbox.level"]),
+        ("sandbox: {level: off}", "", []),
+        ("", "sandbox: {level: strict, network: loopback}", []),
+        ("", "sandbox: {visible: [/run/docker.sock]}", ["sandbox.visible"]),
+        ("sandbox: {visible: [/a, /b]}", "sandbox: {visible: [/b]}", []),
+        ("caps: {story_usd: 5}", "caps: {story_usd: 6}", ["caps.story_usd"]),
+        ("caps: {story_usd: 5}", "", ["caps.story_usd"]),
+        ("caps: {story_usd: 5}", "caps: {story_usd: 4, day_usd: 9, on_cap: stop}", []),
+        ("caps: {on_cap: stop}", "", ["caps.on_cap"]),
+        ("", "control: {tcp: {port: 8000}}", ["control.tcp.port", "control.tcp.host"]),
+        ("control: {tcp: {port: 8000}}", "control: {tcp: {port: 8000, gates: true}}", ["control.tcp.gates"]),
+        ("control: {tcp: {port: 8000, gates: true}}", "control: {tcp: {port: 8000}}", []),
+        ("control: {tcp: {port: 8000}}", "", []),
+        ("", "execute: {keys: {A_KEY: x}}", ["execute.keys.A_KEY"]),
+        ("", "execute: {env_allow: [HOME, AWS_SECRET_ACCESS_KEY]}", ["execute.env_allow"]),
+        ("", "execute: {env_allow: [HOME], memory_max: 1G, slots: 9, stall_min: 0}", []),
+        ("execute: {memory_max: 1G}", "execute: {memory_max: 2G}", ["execute.memory_max"]),
+        ("", "prices: {'gpt-4.1': {input: 0, output: 0}}", ["prices.gpt-4.1.input", "prices.gpt-4.1.output"]),
+        ("prices: {x: {input: 9, output: 9}}", "", ["prices.x.input", "prices.x.output"]),
+        ("", "auto_continue: true", ["auto_continue"]),
+        ("auto_continue: true", "", []),
+        ("", "projects: [/srv/shop]", ["projects"]),
+        ("projects: [/srv/shop]", "projects: ['/srv/*']", []),
+        ("", "language: zh-TW\nlog: {level: debug}\nretention: {runs_days: 3}", []),
+    ],
+)  # fmt: skip
+def test_what_goes_beyond_what_a_person_has_granted(
+    environ: dict[str, str], before: str, after: str, waits: list[str]
+) -> None:
+    """Commands, secrets, money and looser guards; what is tighter, and all else, waits for nothing."""
+    own_file(environ, after)
+
+    wanted, granted = load({}, environ), load({}, environ, text=before.encode())
+
+    found = beyond(wanted.settings, granted.settings)
+    assert set(waits) <= set(found)
+    assert bool(waits) == bool(found)
+
+
+def test_no_secret_is_shown_to_the_person_who_is_asked(environ: dict[str, str]) -> None:
+    """Only that it has changed."""
+    own_file(environ, "execute: {keys: {A_KEY: very-secret-new}}\n")
+    granted = load({}, environ, text=b"execute: {keys: {A_KEY: very-secret-old}}\n").settings
+
+    (one,) = held_settings(load({}, environ).settings, granted)
+
+    assert ("execute.keys.A_KEY", "…", "…") == (one.key, one.before, one.now)

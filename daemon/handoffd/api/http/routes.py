@@ -37,7 +37,6 @@ from handoffd.api.answers import (
     LandedAnswer,
     Lifted,
     MessageAnswer,
-    Reloaded,
     Removed,
     Stopping,
     Tested,
@@ -50,6 +49,7 @@ from handoffd.api.arguments import usage, values
 from handoffd.api.chat import Messages
 from handoffd.api.events import follow
 from handoffd.api.http.endpoint import BY, Asked, Endpoint
+from handoffd.api.outcomes import Reloaded, TrustedSettings
 from handoffd.api.past import Narrowed
 from handoffd.api.places import Spoken
 from handoffd.api.questions import PROJECT, QUESTIONS, Question, UrlParameter
@@ -303,6 +303,10 @@ async def _reload(asked: Asked) -> Struct:
     return await asked.service.reload(asked.caller)
 
 
+async def _trust_settings(asked: Asked) -> Struct:
+    return await asked.service.trust_settings(asked.given["sign"], asked.caller)
+
+
 async def _gc(asked: Asked) -> Struct:
     return await asked.service.gc(asked.caller, dry_run=asked.given["dry_run"])
 
@@ -370,6 +374,12 @@ ORDERS: Final = (
         name="reload", path="/v1/reload", method="POST",
         help="Read the settings, the projects and their files again: as `reload --json`.",
         body=(), answer=_reload, shape=Reloaded,
+    ),
+    Endpoint(
+        name="trust_settings", path="/v1/settings/trust", method="POST",
+        help="The edits of the daemon's settings that wait for a person; with their `sign`, trust them.",
+        body=(Parameter(name="sign", type="text", help="`sign` of an answer without it"), BY),
+        keyed=False, answer=_trust_settings, shape=TrustedSettings, hint="handoffd trust --daemon",
     ),
     Endpoint(
         name="gc", path="/v1/gc", method="POST",

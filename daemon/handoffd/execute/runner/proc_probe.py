@@ -29,7 +29,9 @@ MOST = 200
 MOST_SOCKETS = 1000
 """Connections in one answer."""
 
-RUN_VARIABLE = b"HANDOFFD_RUN="
+CHILD = "HANDOFFD_CHILD"
+"""A variable of the daemon's own children, such as commands of notices: verbs are refused to these, too."""
+_MARKS = (b"HANDOFFD_RUN=", CHILD.encode() + b"=")
 
 
 def answer(verb: bytes, rest: bytes) -> bytes | None:
@@ -57,8 +59,8 @@ def _received(pids: list[int]) -> tuple[Received, ...]:
 
 
 def is_marked(environment: bytes) -> bool:
-    """Return whether an environment, in the form of /proc/PID/environ, holds a run's id."""
-    return any(entry.startswith(RUN_VARIABLE) for entry in environment.split(b"\0"))
+    """Return whether an environment, as /proc/PID/environ has it, is of a run or of the daemon's child."""
+    return any(entry.startswith(_MARKS) for entry in environment.split(b"\0"))
 
 
 # --- what the TCP connections of processes have received, from the kernel -----------------------------

@@ -225,6 +225,16 @@ def test_a_process_with_a_run_id_is_inside() -> None:
         assert inside_executor(_child_of(parent))
 
 
+def test_a_child_of_the_daemon_is_inside() -> None:
+    """By its mark, or because the daemon is above it; the daemon itself is not."""
+    with _process(_WAIT, env={"HANDOFFD_CHILD": "1"}) as pid:
+        assert inside_executor(pid)
+    with _process(_WAIT, env={}) as pid:
+        assert inside_executor(pid, daemon=os.getpid())
+        assert not inside_executor(pid)
+    assert not inside_executor(os.getpid(), daemon=os.getpid())
+
+
 def test_a_descendant_of_a_shim_is_inside() -> None:
     """The shim is known by its program, whatever its environment."""
     with _process(_WAIT, "/opt/handoffd/execute/runner/shim.py", env={}) as pid:
