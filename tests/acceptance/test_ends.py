@@ -89,7 +89,7 @@ def test_a_stale_handoff_changes_nothing(daemon: Daemon, tmp_path: Path) -> None
     assert (1, "pass") == (second["attempt"], second["result"])
 
 
-@pytest.mark.parametrize("act", ["half", "garbage"])
+@pytest.mark.parametrize("act", ["half", "garbage", "old-format"])
 def test_a_broken_handoff_fails_at_the_exit_with_its_line(daemon: Daemon, tmp_path: Path, act: str) -> None:
     """Read at its exit and asked for again in vain, it fails the attempt; the error names the line."""
     project = sample(tmp_path, script={"bdd": [act] * 6})

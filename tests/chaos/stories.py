@@ -54,11 +54,11 @@ HANG = "hang"
 
 _PASSING = (
     "pass", "pass", "pass", "pass", "pass", "slow:0.3", "slow:0.7",
-    "old-format", "flood:60000", "orphan", "linger", "tamper",
+    "flood:60000", "orphan", "linger", "tamper",
 )  # fmt: skip
-_UNHEARD = frozenset({"none", "half", "garbage", "stale"})
+_UNHEARD = frozenset({"none", "half", "garbage", "stale", "old-format"})
 """Acts that end without an error and without a hand-off: the daemon asks again for it."""
-_FAILING = ("crash", "exit:3", "none", "half", "garbage", "stale", "fail")
+_FAILING = ("crash", "exit:3", "none", "half", "garbage", "stale", "old-format", "fail")
 _WILD = ("pass", "pass", "slow:0.2", "slow:0.6")
 _MOST_DETOURS = 2
 _MOST_LOST = 2

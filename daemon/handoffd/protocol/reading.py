@@ -4,7 +4,8 @@ The one place that decides both, for the executors of the daemon and for agents 
 file that is as it was at the dispatch says nothing; a file that names another story, step, attempt or
 dispatch makes the whole hand-off stale, for both files come from one session. Of two claims that disagree
 the worse counts. Nothing is raised, whatever the bytes: an agent wrote them. A value that cannot be used
-is left out with a warning, an unknown status is a failure that names the value.
+is left out with a warning, an unknown status is a failure that names the value. What an executor of the
+daemon leaves must say how it ended: text without front matter counts only where a person started the agent.
 """
 
 from __future__ import annotations
@@ -166,7 +167,17 @@ def _combine(claims: list[Claim | Problem], expected: Expected) -> Malformed | F
         return Malformed(problem=unread)
     if silent:
         return Malformed(problem=Problem(file=RESULT_FILE, key="status", message="is missing"))
-    return _found(said, problems, expected)
+    found = _found(said, problems, expected)
+    unread = None if expected.dispatch is None else _unread(said, found.handoff.status)
+    return found if unread is None else Malformed(problem=unread)
+
+
+def _unread(said: list[Claim], status: Claimed | None) -> Problem | None:
+    """Return why what an executor left does not pass: a failure might be read as one."""
+    if status is None:
+        return Problem(file=HANDOFF_FILE, line=1, message="has no front matter: it begins with a line `---`")
+    uncounted = (claim.uncounted for claim in said if claim.uncounted is not None)
+    return next(uncounted, None) if status is Status.PASS else None
 
 
 def _found(said: list[Claim], problems: list[Problem], expected: Expected) -> Found:
@@ -266,6 +277,8 @@ class Claim(Struct, frozen=True, kw_only=True):
     commit_hash: str | None = None
     errors: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    uncounted: Problem | None = None
+    """Why its number of failed tests cannot be read."""
 
 
 def claim_of_handoff(pieces: Pieces) -> Claim:
@@ -324,6 +337,7 @@ def _claim(file: str, fields: Fields, warnings: tuple[str, ...]) -> Claim:
         dispatch=reader.name("dispatch"), failing_tests=reader.names("failing_tests"),
         files_changed=reader.paths("files_changed"), summary=reader.summary(),
         commit_hash=reader.commit_hash(), errors=tuple(reader.errors), warnings=tuple(reader.warnings),
+        uncounted=reader.uncounted,
     )  # fmt: skip
 
 
@@ -334,6 +348,7 @@ class _Reader(Struct):
     fields: Fields
     warnings: list[str]
     errors: list[str] = field(default_factory=list)
+    uncounted: Problem | None = None
     _written: dict[str, str] = field(default_factory=dict)
     """The key as it was written, by its normal form; the first of several counts."""
 
@@ -355,7 +370,7 @@ class _Reader(Struct):
     def text(self, key: str) -> str | None:
         """Return a field as text; None where it is missing, empty, or not text."""
         value = self._value(key)
-        if value is None or (isinstance(value, str) and value.strip().lower() in _NOTHING):
+        if not self._says(key):
             return None
         if isinstance(value, str):
             return value.strip()
@@ -383,7 +398,7 @@ class _Reader(Struct):
     def status(self) -> Claimed | None:
         """Return the status; one that a hand-off cannot have is a failure."""
         value = self._value("status")
-        if value is None or (isinstance(value, str) and value.strip().lower() in _NOTHING):
+        if not self._says("status"):
             return None
         written = value.strip() if isinstance(value, str) else ""
         near = near_status(written)
@@ -401,7 +416,7 @@ class _Reader(Struct):
     def reason(self) -> Reason | None:
         """Return the reason; an unknown one is none, its text kept as an error."""
         value = self._value("reason")
-        if value is None or (isinstance(value, str) and value.strip().lower() in _NOTHING):
+        if not self._says("reason"):
             return None
         written = value.strip() if isinstance(value, str) else ""
         near = near_reason(written)
@@ -414,6 +429,9 @@ class _Reader(Struct):
     def tests(self) -> TestCounts | None:
         """Return the counts; None where none is given."""
         counts = {name: self.number(f"tests_{name}") for name in ("pass", "fail", "skip")}
+        if counts["fail"] is None and self._says("tests_fail"):
+            line = self.fields.lines.get(self._written.get("tests_fail", ""))
+            self.uncounted = Problem(file=self.file, line=line, key="tests_fail", message="is not a number")
         if all(count is None for count in counts.values()):
             return None
         return TestCounts.model_validate({name: count or 0 for name, count in counts.items()})
@@ -455,6 +473,10 @@ class _Reader(Struct):
             return text and text.lower()
         self.warn("commit_hash", f"{text[:80]!r} is not a commit, and is ignored")
         return None
+
+    def _says(self, key: str) -> bool:
+        value = self._value(key)
+        return value is not None and not (isinstance(value, str) and value.strip().lower() in _NOTHING)
 
     def _value(self, key: str) -> Any:
         return self.fields.values.get(self._written.get(key, key))

@@ -33,6 +33,9 @@ DISPATCH = "20261121T073312-4f9a1c"
 
 EXPECTED = Expected(story="US-005", step="impl", attempt=2, dispatch=DISPATCH)
 
+BY_HAND = Expected(story="US-005", step="impl", attempt=2)
+"""The same attempt by a person or another tool."""
+
 DISPATCHED_AT = datetime(2026, 1, 31, 22, 0, tzinfo=UTC)
 
 PASS = b"---\nstatus: pass\n---\n"
@@ -82,7 +85,7 @@ def test_without_a_summary_the_body_says_what_was_done(body: str, summary: str |
     """Its first paragraph or item; a summary in either file goes before it."""
     assert summary == found(front(status="pass") + body.encode()).handoff.summary
     if body:
-        assert summary == found(body.encode()).handoff.summary
+        assert summary == found(body.encode(), expected=BY_HAND).handoff.summary
     assert "mine" == found(front(summary="mine") + body.encode()).handoff.summary
     assert "theirs" == found(front(status="pass") + body.encode(), b"summary: theirs").handoff.summary
 
@@ -125,7 +128,7 @@ def test_inline_lists_an_alias_of_the_step_and_a_code_fence() -> None:
 def test_the_old_format() -> None:
     """Words in the body decide; without them the status stays open."""
     reading = found((HANDOFFS / "old-format.md").read_bytes())
-    silent = found(b"# Hand-off\n\nAll is well.\n")
+    silent = found(b"# Hand-off\n\nAll is well.\n", expected=BY_HAND)
 
     assert ("old-format", Status.FAILING) == (reading.source, reading.handoff.status)
     assert Reason.NEEDS_CLARIFICATION == reading.handoff.reason
@@ -264,9 +267,39 @@ def test_status_reason_and_source_of_two_files(
     handoff: bytes | None, result: bytes | None, status: str | None, reason: str | None, source: str
 ) -> None:
     """executor-result leads; where the two disagree the worse counts; a missing status has a default."""
-    reading = found(handoff, result)
+    reading = found(handoff, result, EXPECTED if status is not None else BY_HAND)
 
     assert (status, reason, source) == (reading.handoff.status, reading.handoff.reason, reading.source)
+
+
+@pytest.mark.parametrize(
+    ("handoff", "result", "line"),
+    [
+        (b"# Done\n---\nstatus: pass\n---\n", None, 1),  # a heading before it
+        (b"----\nstatus: pass\n----\n", None, 1),
+        (b"status: pass\nstep: impl\n", None, 1),
+        (b"All tests fail.\n", b"summary: y", 1),
+        (front(status="pass", tests_fail="three"), None, 3),
+        (front(tests_fail="[a, b]"), None, 2),
+        (PASS, b"tests_fail: three", 1),
+    ],
+)
+def test_what_an_executor_left_that_cannot_be_read_is_no_pass(
+    handoff: bytes, result: bytes | None, line: int
+) -> None:
+    """A failure might be read as one; only a person's own agent is believed without front matter."""
+    reading = read_handoff(texts(handoff, result), EXPECTED)
+
+    assert isinstance(reading, Malformed)
+    assert line == reading.problem.line
+    assert isinstance(read_handoff(texts(handoff, result), BY_HAND), Found)
+
+
+def test_what_says_that_it_failed_is_heard_as_it_is() -> None:
+    """A word in the text, or the other file, is enough for a failure, and a status for a pass."""
+    assert Status.FAILING is found(b"SCOPE WARNING: too wide").handoff.status
+    assert Status.PASS is found(b"All is well.", b"status: pass").handoff.status
+    assert Status.FAILING is found(front(status="failing", tests_fail="three")).handoff.status
 
 
 def test_a_disagreement_is_the_first_warning() -> None:

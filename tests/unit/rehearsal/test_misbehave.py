@@ -241,7 +241,7 @@ def _until_told(stream: IO[bytes] | None) -> None:
         ("pass", "found"),
         ("fail:scope_warning", "found"),
         ("lie", "found"),
-        ("old-format", "found"),
+        ("old-format", "malformed"),
         ("none", "absent"),
         ("stale", "stale"),
         ("half", "malformed"),
