@@ -15,7 +15,7 @@ export PYTHONDONTWRITEBYTECODE =
 TESTS := tests/unit tests/acceptance tests/support tests/test_architecture.py
 HARNESSES := tests/integration tests/chaos tests/soak tests/differential tests/peers
 
-.PHONY: demo test runners verify whole test-repeat lint bench bench-scale bench-past bench-watch bench-stream bench-hook bench-first-step bench-snapshots bench-clones bench-steps bench-beside bench-peers chaos soak test-executors test-systemd test-systemd-vm differential fuzz-api schema screens phrases clean
+.PHONY: demo test runners verify whole test-repeat lint bench bench-scale bench-past bench-watch bench-stream bench-hook bench-first-step bench-snapshots bench-clones bench-steps bench-beside bench-peers chaos soak test-executors test-systemd test-systemd-vm differential fuzz-api red-team schema screens phrases clean
 
 demo: $(RUNS)  ## One story, end to end, under the real daemon (YES=1, or no terminal: the review approves itself)
 	@$(BIN)/handoffd demo $(if $(YES),--yes) $(if $(DIR),--directory "$(DIR)")
@@ -92,6 +92,9 @@ test-systemd-vm: $(READY)  ## Limits of memory and tasks under a kernel that has
 
 test-systemd: $(READY)  ## The services under a real systemd, in boxes on this machine; as root (ARGS="-k 'machine and reboot'")
 	@$(BIN)/python -m tests.systemd $(ARGS)
+
+red-team: $(READY)  ## Every attack of docs/explanation/threats.md on a running daemon; prints the table
+	@PYTHONPATH=daemon:. $(BIN)/python -m tests.red_team $(ARGS)
 
 fuzz-api: $(READY)  ## The control API of a real daemon, asked by schemathesis (ARGS="--max-examples 200")
 	@PYTHONPATH=daemon:. $(BIN)/python -m tests.fuzz $(ARGS)

@@ -18,6 +18,7 @@ from typing import Any, get_args
 
 import pytest
 from pydantic import BaseModel
+from tests.red_team.__main__ import threats
 from tests.support.generate import ROOT, drifted
 from tests.support.jsonschemas import complaints
 from tests.support.phrases import differences
@@ -265,6 +266,17 @@ def test_everything_of_the_protocol_has_a_place_in_the_docs() -> None:
     ]  # fmt: skip
 
     assert [] == not_named(names, text_of("reference"))
+
+
+def test_every_threat_names_the_test_that_plays_it() -> None:
+    """`make red-team` plays the page; a renamed test would be an attack that nothing plays."""
+    rows = threats()
+    places = [row.test.partition("::") for row in rows]
+
+    assert len(rows) > 25
+    assert [] == [
+        name or file for file, _, name in places if f"def {name}" not in (ROOT / file).read_text("utf-8")
+    ]
 
 
 def test_every_verb_has_a_place_in_the_manual_of_the_command_line() -> None:

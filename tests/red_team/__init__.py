@@ -1,0 +1,1 @@
+"""The attacks of docs/explanation/threats.md, played and printed: `make red-team`."""
