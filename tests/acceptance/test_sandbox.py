@@ -166,6 +166,19 @@ def test_checks_run_in_the_same_sandbox(tmp_path: Path) -> None:
     assert "[core]\n" == (project / ".git/config").read_text()
 
 
+def test_a_person_sees_what_the_sandbox_refused(tmp_path: Path) -> None:
+    """By the words of the program that met it, and only what is outside of the project."""
+    project, outside = repository(tmp_path / "shop"), "/usr/local/bin/handoffd-evil"
+    text = f"cat > /dev/null\ntouch {outside} $PWD/.git/hooks/x\n{HAND_OVER}"
+    agent = {"executors": {"agent": shell_agent(tmp_path, text)}, "executor": "agent"}
+    with running(tmp_path, agent) as daemon:
+        daemon.to_review(project)
+        run = daemon.runs(project)[0]["run"]
+
+        assert [outside] == daemon.get("/v1/run", run=run)["commands"][0]["refused"]
+        assert f"out of reach, as its output says: {outside}" in typed(daemon, "show", run).out
+
+
 def test_nothing_stays_when_daemon_launcher_and_shim_are_killed(tmp_path: Path) -> None:
     """Not even a process that has done everything to be forgotten: the namespace ends with its shim."""
     project = repository(tmp_path / "shop")

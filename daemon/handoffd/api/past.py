@@ -40,6 +40,7 @@ from handoffd.errors import HandoffdError, NotFound, Refused, StoreError
 from handoffd.execute import evidence
 from handoffd.execute.checks import asked_for, runs_of
 from handoffd.execute.meter import noted
+from handoffd.execute.output import refused_paths
 from handoffd.execute.run import recorded
 from handoffd.forecast.snapshot import REFERENCE
 from handoffd.journal.dispatches import Grouping
@@ -151,6 +152,8 @@ class Command(Struct, frozen=True, kw_only=True):
     """Who ended it: `itself`, `deadline`, `stop`, `lost` or `outside`."""
     seconds: float | None
     sandbox: str | None
+    refused: tuple[str, ...] = ()
+    """Of one that a sandbox held, the paths outside that it could not reach, as its output says."""
 
 
 class RunAnswer(Struct, frozen=True, kw_only=True):
@@ -416,6 +419,7 @@ def commands_of(runs_dir: Path, run: str, post_checks: Sequence[str] = ()) -> tu
                 code=None if end is None else end.code, signal=None if end is None else end.signal,
                 by=None if end is None else end.by, seconds=None if end is None else round(end.seconds, 3),
                 sandbox=None if start is None else start.sandbox or "off",
+                refused=() if spec.sandbox is None else refused_paths(runs_dir / name, spec.output, spec.cwd),
             ))  # fmt: skip
     return tuple(found)
 

@@ -125,6 +125,7 @@ def run_report(found: dict[str, Any]) -> Iterator[str]:
     if run["why"]:
         yield f"why: {plain(run['why'])}"
     yield from _executed(found)
+    yield from _refused(found["commands"])
     yield from _claimed(found)
     yield from _measured(found)
     if found["commands"]:
@@ -153,6 +154,14 @@ def _executed(found: dict[str, Any]) -> Iterator[str]:
         yield f"used: {tokens} tokens, cost {cost}"
     elif run["result"] is not None:
         yield "used: not known, as its agent did not say"
+
+
+def _refused(commands: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Yield what the sandbox has kept from its programs."""
+    paths = tuple(dict.fromkeys(path for one in commands for path in one.get("refused", ())))
+    if paths:
+        yield f"out of reach, as its output says: {_named(paths)}"
+        yield "  its sandbox keeps a run to its project; `sandbox` in the settings lets in more"
 
 
 def _claimed(found: dict[str, Any]) -> Iterator[str]:

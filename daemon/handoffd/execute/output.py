@@ -8,6 +8,7 @@ the one that the shim created.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -87,6 +88,25 @@ def read_output(run_dir: Path, output: Path | str, *, last: int | None = None) -
             break
         at = chunk.next
     return b"".join(parts)
+
+
+_REFUSED = re.compile(rb"(?i)read-only file system|permission denied|operation not permitted|EROFS|EACCES")
+_PATH = re.compile(rb"(?<![\w./~-])/[\w.@+~=-]+(?:/[\w.@+~=-]+)*")
+_LAST_BYTES = 256 * 1024
+_MOST_REFUSED = 10
+
+
+def refused_paths(run_dir: Path, output: Path | str, inside: str) -> tuple[str, ...]:
+    """Return the paths outside of a folder that a run could not write or read, as the end of its output says.
+
+    A program may print anything, and many that meet a hidden path only say that it does not exist.
+    """
+    found: dict[str, None] = {}
+    for line in read_output(run_dir, output, last=_LAST_BYTES).splitlines():
+        if _REFUSED.search(line):
+            found |= dict.fromkeys(path.decode("ascii", "replace") for path in _PATH.findall(line))
+    elsewhere = (path for path in found if not f"{path}/".startswith(f"{inside.rstrip('/')}/"))
+    return tuple(elsewhere)[:_MOST_REFUSED]
 
 
 def _position(run_dir: Path) -> capture.Position | None:

@@ -151,3 +151,25 @@ def test_run_that_was_never_started_has_no_output(tmp_path: Path) -> None:
     """No position file: nothing was written."""
     assert b"" == output.read_output(tmp_path, tmp_path / "output.log")
     assert output.Chunk(data=b"", next=7) == output.read_from(tmp_path, tmp_path / "output.log", 7)
+
+
+@pytest.mark.parametrize(
+    ("line", "paths"),
+    [
+        ("touch: cannot touch '/opt/x': Read-only file system", ("/opt/x",)),
+        ("OSError: [Errno 30] Read-only file system: '/root/.cache/uv/a'", ("/root/.cache/uv/a",)),
+        ("Error: EROFS: read-only file system, mkdir '/root/.npm/_cacache'", ("/root/.npm/_cacache",)),
+        ('{"text":"EACCES: permission denied, open \\"/etc/shadow\\"\\n"}', ("/etc/shadow",)),
+        ("open /root/go/pkg/mod/cache/lock: permission denied", ("/root/go/pkg/mod/cache/lock",)),
+        ("rm: cannot remove '/srv/shop/.git/hooks/x': Read-only file system", ()),
+        ("see https://example.org/a/b: permission denied; and docs/a.md", ()),
+        ("/opt/x is fine", ()),
+    ],
+)
+def test_paths_that_a_program_could_not_reach_are_found(
+    writing: Writing, line: str, paths: tuple[str, ...]
+) -> None:
+    """In the forms that programs use; the workspace's own are not the sandbox's matter."""
+    writing.write(line.encode())
+
+    assert paths == output.refused_paths(writing.run_dir, writing.path, "/srv/shop")
