@@ -91,7 +91,7 @@ class Observed(daemon.Daemon):
 async def _serve(settings: Settings) -> int:
     daemon._allow_files()
     counted = Counted(SystemClock())
-    async with wiring.parts(settings, daemon.LOCK_S) as services:
+    async with wiring.parts(settings) as services:
         return await Observed(settings, replace(services, recorder=counted), counted).run()
 
 

@@ -65,8 +65,9 @@ class Daemon:
         self.fresh = False
         """Whether it begins in an interpreter of its own though nothing above asks for that."""
         self._process: subprocess.Popen[bytes] | Forked | None = None
+        self._edited = True
+        """Whether a person has to trust the settings before the next start."""
         self._config = base / "handoffd.yaml"
-        self.state_dir.joinpath("handoffd.trusted.yaml").unlink(missing_ok=True)
         self._write_config(settings(self) if callable(settings) else settings or {})
 
     def _write_config(self, settings: Json) -> None:
@@ -96,7 +97,7 @@ class Daemon:
         """Replace the settings, like an editor, and trust them, as a person does."""
         self.edit(settings)
         if self._process is None:
-            self.state_dir.joinpath("handoffd.trusted.yaml").unlink(missing_ok=True)
+            self._edited = True
         elif "sign" in (seen := self.post("/v1/settings/trust", {})):  # else they cannot be used
             self.post("/v1/settings/trust", {"sign": seen["sign"]})
 
@@ -126,6 +127,12 @@ class Daemon:
 
     def launch(self) -> subprocess.Popen[bytes] | Forked:
         """Start the daemon, whether it comes to answering or not."""
+        if self._edited and self.state_dir.joinpath("journal.db").exists():
+            words = ("--config", str(self._config), "trust", "--daemon", "--yes")
+            path = {**os.environ, "PYTHONPATH": str(REPOSITORY / "daemon"), **self.environment}
+            command = [sys.executable, "-m", "handoffd", *words]
+            subprocess.run(command, env=path, capture_output=True, check=False)
+        self._edited = False
         environment = {
             **os.environ,
             "HANDOFFD_REHEARSAL_LOG": str(self.start_log),

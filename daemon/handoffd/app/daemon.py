@@ -24,17 +24,16 @@ from handoffd.api.http.server import ControlServer, TcpDoor
 from handoffd.api.service import Service
 from handoffd.app.logs import configure_logging
 from handoffd.app.service_manager import ServiceManager, beats_of, overview_of, status_line, stuck
-from handoffd.app.wiring import parts
+from handoffd.app.wiring import services_of, stored
 from handoffd.capacity.machine import Machine
 from handoffd.clock import Clock, SystemClock, rfc3339
 from handoffd.engine.notice import Notice
 from handoffd.errors import HandoffdError
-from handoffd.execute.runner.proc_probe import CHILD
 from handoffd.execute.witness import inside_executor
 from handoffd.fleet.enrolment import Enrolment
 from handoffd.fleet.gauges import gauges
 from handoffd.fleet.housekeeping import Housekeeping
-from handoffd.fleet.reloading import Reloading, Renewal, last_trusted, trust_first
+from handoffd.fleet.reloading import Reloading, Renewal, Trusted
 from handoffd.fleet.roster import Roster
 from handoffd.fleet.timetable import LOOK_EVERY_S, Timetable
 from handoffd.inspection.own_files import warmed
@@ -113,14 +112,13 @@ async def serve(loaded: Loaded, given: Given) -> int:
     """
     _allow_files()
     share_heaps()
-    os.environ[CHILD] = str(os.getpid())
-    settings = await to_thread.run_sync(last_trusted, given, loaded.settings)
     counted = Counted(SystemClock())
-    async with parts(settings, LOCK_S) as services:
-        await to_thread.run_sync(trust_first, settings, loaded.text)  # before an agent could edit the file
-        counting = replace(services, recorder=counted)
-        daemon = Daemon(settings, counting, counted, Reloading(counting, given, loaded.file))
-        return await daemon.run()
+    async with stored(loaded.settings, LOCK_S) as (journal, descriptors):
+        trusted = Trusted(given, journal, loaded.settings.state_dir, SystemClock())
+        settings = await trusted.begin(loaded)
+        services = replace(services_of(settings, journal, descriptors), recorder=counted)
+        reloading = Reloading(services, given, loaded.file, trusted=trusted)
+        return await Daemon(settings, services, counted, reloading).run()
 
 
 def _allow_files() -> None:

@@ -31,14 +31,26 @@ from handoffd.track.services import Services
 
 
 @asynccontextmanager
-async def parts(settings: Settings, lock_within_s: float = 0) -> AsyncIterator[Services]:
-    """Lend all parts, alone with the state directory. Raises Locked when it is in use for that long."""
+async def parts(settings: Settings) -> AsyncIterator[Services]:
+    """Lend all parts, alone with the state directory. Raises Locked when it is in use."""
+    async with stored(settings) as (journal, descriptors):
+        yield services_of(settings, journal, descriptors)
+
+
+@asynccontextmanager
+async def stored(
+    settings: Settings, lock_within_s: float = 0
+) -> AsyncIterator[tuple[Journal, Descriptors]]:
+    """Lend the journal, and the descriptors that it needs, alone with the state directory.
+
+    Raises Locked when that is in use for so long.
+    """
     lock = await _lock(settings, lock_within_s)
     try:
         journal = await Journal.open(settings.journal)
         descriptors = Descriptors(RESERVE)
         try:
-            yield services_of(settings, journal, descriptors)
+            yield journal, descriptors
         finally:
             descriptors.close()  # this process may go on, and give the next verb
             with anyio.CancelScope(shield=True):  # what is queued for the journal must reach it

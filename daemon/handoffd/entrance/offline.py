@@ -31,7 +31,7 @@ from handoffd.engine.routing import MAX_ATTEMPTS
 from handoffd.engine.track import EXTERNAL, Track, TrackKey
 from handoffd.errors import HandoffdError, Json, NotFound, Refused
 from handoffd.execute.witness import inside_executor
-from handoffd.fleet.reloading import TRUST, edit_of, trust
+from handoffd.fleet.reloading import TRUST, Trusted
 from handoffd.inspection.framework import finished_before
 from handoffd.inspection.own_files import settings_of, table_of, templates_for
 from handoffd.inspection.project_status import state_of
@@ -103,10 +103,10 @@ def trust_settings(settings: Settings, given: Given, sign: str | None) -> Json:
         message = "trusting settings is for people: the request came from a process of an executor"
         raise Refused(message, code="INSIDE_EXECUTOR", hint=f"{TRUST}  # in a terminal of your own")
 
-    async def work(_: Service) -> Json:
-        edit, _text = await to_thread.run_sync(edit_of, given, settings)
-        if sign is not None:
-            await to_thread.run_sync(trust, given, settings, sign)
+    async def work(service: Service) -> Json:
+        trusted = Trusted(given, service.journal, settings.state_dir, SystemClock())
+        await trusted.recall()
+        edit = (await to_thread.run_sync(trusted.edit))[0] if sign is None else await trusted.accept(sign)
         held = TrustedSettings(file=edit.file, held=edit.held, sign=edit.sign, trusted=sign is not None)
         return plain(held)
 

@@ -35,6 +35,7 @@ from handoffd.execute.executor import (
     version_call,
 )
 from handoffd.execute.reports.report import printable
+from handoffd.execute.runner.proc_probe import CHILD
 from handoffd.protocol import yamltext
 from handoffd.settings.model import ExecutorChoice
 from handoffd.settings.paths import shared
@@ -357,8 +358,8 @@ def _version(executor: Executor, environment: Mapping[str, str]) -> tuple[str | 
         return None, None
     try:
         ended = subprocess.run(
-            call, env=dict(environment), stdin=subprocess.DEVNULL, capture_output=True, timeout=VERSION_S,
-            check=False,
+            call, env={**environment, CHILD: "1"}, stdin=subprocess.DEVNULL, capture_output=True,
+            timeout=VERSION_S, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return None, f"it took more than {VERSION_S:g} seconds"

@@ -139,6 +139,8 @@ _RUNNERS = (b"/execute/runner/launcher.py", b"/execute/runner/shim.py")
 def inside_executor(pid: int, witness: Witness = ALONE, daemon: int = 0) -> bool:
     """Return whether a process, or one it descends from, belongs to a run, or is a child of the `daemon`.
 
+    So is what a command of ours has started: the probe of an executor, or a sink of notices.
+
     A process that has ended counts as inside: an honest caller waits for its answer, and an ended one leaves
     nothing to examine. So does a process whose environment not even the witness may read.
     """
@@ -148,7 +150,10 @@ def inside_executor(pid: int, witness: Witness = ALONE, daemon: int = 0) -> bool
     too_long = len(above) == MOST_ANCESTORS  # only a deliberate construction has so long a chain
     if too_long or daemon in above[1:]:
         return True
-    if any(_has_run_id(one, hidden) or is_runner(proc.read(f"/proc/{one}/cmdline") or b"") for one in above):
+    commands = [proc.read(f"/proc/{one}/cmdline") or b"" for one in above]
+    if any(map(is_runner, commands)) or any(map(_is_ours, commands[1:])):
+        return True
+    if any(_has_run_id(one, hidden) for one in above):
         return True
     told = witness.marked(hidden)
     return pid in hidden if told is None else told
@@ -165,8 +170,16 @@ def lineage(pid: int) -> tuple[int, ...]:
 
 def is_runner(command: bytes) -> bool:
     """Return whether a command line is that of a launcher or shim: Python, its options, then our program."""
-    program = next((word for word in command.split(b"\0")[1:] if word.startswith(b"/")), b"")
-    return program.endswith(_RUNNERS)
+    return _program(command).endswith(_RUNNERS)
+
+
+def _program(command: bytes) -> bytes:
+    return next((word for word in command.split(b"\0")[1:] if word.startswith(b"/")), b"")
+
+
+def _is_ours(command: bytes) -> bool:
+    """Return whether a command line is one of ours: an agent may have named the program that it probes."""
+    return _program(command).endswith(b"/bin/handoffd") or b"\0-m\0handoffd\0" in command
 
 
 def _has_run_id(pid: int, hidden: list[int]) -> bool:

@@ -25,14 +25,15 @@ from anyio import to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
+from handoffd.clock import Clock
 from handoffd.errors import ConfigurationError, InvalidFile, NotFound, Problem, Refused, StoreError
 from handoffd.execute.meter import PriceTable, load_prices
 from handoffd.execute.registry import ExecutorBook, Layer, load_book, shipped_layer
 from handoffd.files.atomic import digest_of, replace_text
-from handoffd.files.errors import storage_error
 from handoffd.fleet.enrolment import Enrolment
 from handoffd.fleet.name_checks import misfits
 from handoffd.fleet.roster import Roster
+from handoffd.journal.journal import Journal
 from handoffd.notify.notices import settings_notice, settings_trust_notice
 from handoffd.settings.loading import (
     Given,
@@ -54,8 +55,6 @@ log = structlog.get_logger(__name__)
 # --- the settings file --------------------------------------------------------------------------------
 LOOK_S = 1.0
 """How often to poll the file. It must be the same at two polls: writing it takes a moment."""
-
-TRUST = "handoffd trust --daemon"
 
 RESTART = ("state_dir", "runtime_dir", "control.", "watch.backend")
 """Keys, and prefixes of keys, that only a restart changes."""
@@ -118,10 +117,12 @@ class Reloading:
         given: Given | None,
         loaded_from: Path | None = None,
         look_s: float = LOOK_S,
+        trusted: Trusted | None = None,
     ) -> None:
         self._look_s = look_s
         self._services = services
         self._given = given
+        self._trusted = trusted or trusted_of(services, given)
         self._seen: Mark | None = None  # a change while the daemon starts is an edit, too
         self._secrets: tuple[Path, ...] = () if given is None else given.secret_files()
         self._one = anyio.Lock()
@@ -162,7 +163,8 @@ class Reloading:
                 self._secrets = await to_thread.run_sync(self._given.secret_files)
                 self._hide()
                 self._seen = await to_thread.run_sync(marks, self._files(self._given))
-                read = await to_thread.run_sync(_read, self._given, self.view.file, self._services.settings)
+                running = self._services.settings
+                read = await to_thread.run_sync(_read, self._given, self.view.file, running, self._known)
                 await self._judge(read)
             except InvalidFile as invalid:
                 self._refuse(invalid.problems)
@@ -188,18 +190,20 @@ class Reloading:
             place = str(self._services.settings.state_dir)
             self._services.notifier.send(settings_notice(place, problems, self._services.clock))
 
+    @property
+    def _known(self) -> Trusted:
+        if self._trusted is None:
+            raise NotFound("this daemon was started without a settings file", hint="handoffd config show")
+        return self._trusted
+
     async def edit(self) -> HeldEdit:
-        """Return what of the settings file waits for a person. Raises InvalidFile."""
-        if self._given is None:
-            raise NotFound("this daemon was started without settings of its own", hint="handoffd config show")
-        return (await to_thread.run_sync(edit_of, self._given, self._services.settings))[0]
+        """Return what of the settings file waits for a person. Raises InvalidFile, Refused."""
+        return (await to_thread.run_sync(self._known.edit))[0]
 
     async def trust(self, sign: str) -> HeldEdit:
         """Accept the settings file for a person who has seen it with this `sign`. Raises Refused."""
         async with self._one:
-            edit = await self.edit()
-            assert self._given is not None
-            await to_thread.run_sync(trust, self._given, self._services.settings, sign)
+            edit = await self._known.accept(sign)
         await self.reload()
         return edit
 
@@ -210,7 +214,7 @@ class Reloading:
             return
         self._take(read.loaded, read.wanted)
         try:
-            await to_thread.run_sync(_keep, self._services.settings, read.loaded.text)
+            await self._known.keep(read.loaded.text)
         except StoreError as error:  # then a later edit is compared with an older one
             log.warning("trusted settings not kept", problem=str(error))
 
@@ -266,7 +270,7 @@ class _Read(Struct, frozen=True, kw_only=True):
     held: tuple[HeldSetting, ...]
 
 
-def _read(given: Given, before: str | None, running: Settings) -> _Read:
+def _read(given: Given, before: str | None, running: Settings, trusted: Trusted) -> _Read:
     """Return the settings as they are now.
 
     Raises InvalidFile, also for a missing or emptied file: an editor on a full disk leaves one.
@@ -283,67 +287,132 @@ def _read(given: Given, before: str | None, running: Settings) -> _Read:
     if loaded.blank and differing(running, loaded.settings):
         message = "is empty; write what shall hold, or `{}` for the defaults"
         raise InvalidFile((Problem(file=str(loaded.file), message=message),))
-    return _Read(loaded=loaded, wanted=usable(loaded), held=_held(given, loaded, running))
+    return _Read(loaded=loaded, wanted=usable(loaded), held=trusted.held(loaded))
 
 
 # --- what a person has trusted --------------------------------------------------------------------------
-# The state directory keeps the text of the settings file that applied last. Agents do not see it, and secrets
-# that the text only names are not in it.
-def last_trusted(given: Given, settings: Settings) -> Settings:
-    """Return the settings that a daemon starts with: as they are, or as a person trusted them last. Blocks.
+TRUST = "handoffd trust --daemon"
+_FILE = "handoffd.yaml"
+_KEPT = "handoffd.trusted-"
 
-    Raises ConfigurationError when they go beyond these, and these cannot be read.
+
+class Trusted:
+    """The text of the settings file that a person has trusted last, or that the first daemon began with.
+
+    A daemon keeps it in memory. For the next one it is in the state directory, and its digest in the journal:
+    a text that was put in its place is not what was trusted. Secrets that it only names are not in it.
     """
-    trusted = _trusted(given, settings)
-    return settings if trusted is None or not beyond(settings, trusted) else trusted
 
+    def __init__(self, given: Given, journal: Journal, place: Path, clock: Clock) -> None:
+        self._given, self._journal, self._place, self._clock = given, journal, place, clock
+        self.text: bytes | None = None
+        """None: nothing was trusted yet."""
+        self._lost = False
+        """Whether something was trusted, and the text is gone or another one."""
 
-def trust_first(settings: Settings, text: bytes) -> None:
-    """Trust the settings that the first daemon of a state directory was started with. Blocks."""
-    if not settings.trusted_settings.exists():
-        _keep(settings, text)
+    async def begin(self, loaded: Loaded) -> Settings:
+        """Return the settings that a daemon begins with: as they are, or as they were trusted last.
 
+        Raises ConfigurationError when they go beyond these, and these cannot be used.
+        """
+        if await to_thread.run_sync(_flows_away, str(loaded.file or "")):
+            return loaded.settings  # only who starts the daemon writes into its pipe
+        await self.recall()
+        try:
+            before = await to_thread.run_sync(self.settings, loaded)
+        except InvalidFile:
+            before = await to_thread.run_sync(self.defaults)
+            if held := beyond(loaded.settings, before):
+                message = f"what you trusted last cannot be used, and now the settings have {', '.join(held)}"
+                raise ConfigurationError(message, code="HELD", hint=TRUST) from None
+        if beyond(loaded.settings, before):  # commands find its socket by the file
+            return before.model_copy(update={"runtime_dir": loaded.settings.runtime_dir})
+        await self.keep(loaded.text)
+        return loaded.settings
 
-def edit_of(given: Given, settings: Settings) -> tuple[HeldEdit, bytes]:
-    """Return what of the settings file waits for a person, and its text. Blocks. Raises InvalidFile."""
-    loaded = given.load(misfits)
-    file = None if loaded.file is None else str(loaded.file)
-    held = _held(given, loaded, settings)
-    return HeldEdit(file=file, held=held, sign=digest_of(loaded.text)), loaded.text
-
-
-def trust(given: Given, settings: Settings, sign: str) -> None:
-    """Trust the settings file as a person has seen it. Blocks. Raises Refused if it was edited since."""
-    edit, text = edit_of(given, settings)
-    if edit.sign != sign:
-        raise Refused("the settings were edited again meanwhile", code="FILES_EDITED", hint=TRUST)
-    _keep(settings, text)
-
-
-def _held(given: Given, loaded: Loaded, settings: Settings) -> tuple[HeldSetting, ...]:
-    trusted = _trusted(given, settings)
-    return () if trusted is None else held_settings(loaded.settings, trusted)
-
-
-def _trusted(given: Given, settings: Settings) -> Settings | None:
-    """Return the settings that applied last; None before the first daemon of a state directory."""
-    try:
-        return given.load(text=settings.trusted_settings.read_bytes()).settings
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise storage_error("read", settings.trusted_settings, error) from error
-    except InvalidFile as invalid:
-        message = f"the settings that you trusted last cannot be used any more ({invalid.message})"
-        raise ConfigurationError(message, code="HELD", hint=TRUST) from invalid
-
-
-def _keep(settings: Settings, text: bytes) -> None:
-    with suppress(FileNotFoundError):
-        if settings.trusted_settings.read_bytes() == text:
+    async def recall(self) -> None:
+        """Read what an earlier daemon has kept."""
+        place = str(self._place)
+        digest = (await self._journal.trusted(place)).get(place, {}).get(_FILE)
+        if digest is None:
             return
-    replace_text(settings.trusted_settings, text)
-    settings.trusted_settings.chmod(0o600)
+        self.text = await to_thread.run_sync(_bytes_of, self._place / f"{_KEPT}{digest}.yaml")
+        self._lost = digest_of(self.text) != digest
+        if self._lost:
+            log.warning("trusted settings are gone or were changed", place=place)
+
+    async def keep(self, text: bytes) -> None:
+        """Trust a text from now on, over restarts, too. Raises StoreError."""
+        if text == self.text and not self._lost:
+            return
+        digest, place = digest_of(text), str(self._place)
+        await to_thread.run_sync(_write, self._place / f"{_KEPT}{digest}.yaml", text)
+        await self._journal.trust(place, _FILE, digest, self._clock.now())
+        self.text, self._lost = text, False
+        await to_thread.run_sync(_remove_others, self._place, f"{_KEPT}{digest}.yaml")
+
+    def settings(self, now: Loaded) -> Settings:
+        """Return the settings as they were trusted; `now`, if nothing was. Blocks. Raises InvalidFile."""
+        if self._lost:
+            raise InvalidFile((Problem(file=str(self._place), message="the trusted settings are gone"),))
+        if self.text is None or self.text == now.text:
+            return now.settings
+        return self._given.load(text=self.text).settings
+
+    def defaults(self) -> Settings:
+        """Return the settings without a file. Blocks."""
+        return self._given.load(text=b"").settings
+
+    def held(self, now: Loaded) -> tuple[HeldSetting, ...]:
+        """Return which settings wait for a person, compared with the defaults if need be. Blocks."""
+        try:
+            before = self.settings(now)
+        except InvalidFile:
+            before = self.defaults()
+        return held_settings(now.settings, before)
+
+    def edit(self) -> tuple[HeldEdit, bytes]:
+        """Return what of the settings file waits, and its text. Blocks. Raises InvalidFile, Refused."""
+        now = self._given.load(misfits)
+        file = None if now.file is None else str(now.file)
+        if _flows_away(file):
+            message = "the settings came through a pipe, and are trusted as they came"
+            raise Refused(message, hint="handoffd config show")
+        return HeldEdit(file=file, held=self.held(now), sign=digest_of(now.text)), now.text
+
+    async def accept(self, sign: str) -> HeldEdit:
+        """Trust the settings file as a person has seen it. Raises Refused if it was edited since."""
+        edit, text = await to_thread.run_sync(self.edit)
+        if edit.sign != sign:
+            raise Refused("the settings were edited again meanwhile", code="FILES_EDITED", hint=TRUST)
+        await self.keep(text)
+        return edit
+
+
+def trusted_of(services: Services, given: Given | None) -> Trusted | None:
+    """Return what is trusted of the settings as they were `given`."""
+    if given is None:
+        return None
+    return Trusted(given, services.journal, services.settings.state_dir, services.clock)
+
+
+def _bytes_of(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def _write(path: Path, text: bytes) -> None:
+    replace_text(path, text)
+    path.chmod(0o600)
+
+
+def _remove_others(place: Path, kept: str) -> None:
+    for other in place.glob(f"{_KEPT}*.yaml"):
+        if other.name != kept:
+            with suppress(OSError):
+                other.unlink()
 
 
 def _flows_away(file: str | None) -> bool:

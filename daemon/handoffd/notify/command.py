@@ -31,14 +31,18 @@ _BREATH_S = 0.01
 """Between two pieces: a flood is slowed down, and the daemon is not."""
 _REAP_S = 5.0
 _ENVIRONMENT = (
-    "DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "HANDOFFD_CHILD", "HOME", "LANG", "LC_ALL", "LOGNAME", "PATH",
-    "TMPDIR", "TZ", "USER", "WAYLAND_DISPLAY", "XAUTHORITY", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR",
+    "DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "TMPDIR", "TZ",
+    "USER", "WAYLAND_DISPLAY", "XAUTHORITY", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR",
 )  # fmt: skip
+
+
+_CHILD = "HANDOFFD_CHILD"
+"""Marks programs that the daemon starts: verbs are refused to them."""
 
 
 def known_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the part of an environment that notification programs get."""
-    return {name: environ[name] for name in _ENVIRONMENT if name in environ}
+    return {name: environ[name] for name in _ENVIRONMENT if name in environ} | {_CHILD: "1"}
 
 
 class CommandSink:

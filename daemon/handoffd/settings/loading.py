@@ -316,10 +316,8 @@ def _asks_for_no_trust(key: str, now: Mapping[str, object], before: Mapping[str,
             return all(one in _all(old) or any(sign in str(one) for sign in "*?[") for one in _all(value))
         case ["execute", "env_allow"] | ["schedule", "starts"]:
             return all(one in _all(old) for one in _all(value))
-        case ["executors", name, *_]:  # one that is gone; without a key it would be another program
-            return not any(other.startswith(f"executors.{name}.") for other in now)
-        case ["prices", *pattern]:
-            return not pattern
+        case ["executors" | "prices", *names]:  # without an entry, the shipped one of that name would be back
+            return not names
         case _:  # gone, empty, or switched off
             return not value
 

@@ -404,11 +404,6 @@ class Settings(_Section):
         return self.state_dir / "control.token"
 
     @property
-    def trusted_settings(self) -> Path:
-        """The text of the settings file that a person has trusted last."""
-        return self.state_dir / "handoffd.trusted.yaml"
-
-    @property
     def journal(self) -> Path:
         """The journal's database."""
         return self.state_dir / "journal.db"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,23 +12,22 @@ from typing import Any
 
 import anyio
 import pytest
+from anyio import to_thread
 from tests.support.eventually import eventually
 from tests.support.house import House, at, daemon, house
 from tests.support.refusals import refused
 
 from handoffd.engine.notice import Notice
 from handoffd.errors import ConfigurationError, InvalidFile, StoreError
-from handoffd.files.atomic import digest_of
 from handoffd.fleet.enrolment import Enrolment
 from handoffd.fleet.reloading import (
     Reloading,
     Renewal,
-    edit_of,
-    last_trusted,
+    Trusted,
     live_part,
     marks,
     needs_restart,
-    trust,
+    trusted_of,
     usable,
 )
 from handoffd.fleet.roster import Roster
@@ -403,38 +403,95 @@ async def test_an_edit_that_is_taken_back_waits_no_longer(tmp_path: Path) -> Non
         assert 5 == here.services.settings.caps.story_usd
 
 
+def next_daemon(here: House, file: File) -> Trusted:
+    """Return what the next daemon knows before it looks."""
+    found = trusted_of(here.services, file.given)
+    assert found is not None
+    return found
+
+
 async def test_a_restart_trusts_nothing(tmp_path: Path) -> None:
     """The next daemon begins as it was trusted last, also if the file is gone meanwhile."""
-    async with edited(tmp_path, "caps: {story_usd: 9}\n") as (_, file, again):
-        start = file.given.load().settings
-        assert start is last_trusted(file.given, start)  # the first daemon of a state directory
-        await again.reload()
-        kept = start.trusted_settings
-        assert (file.path.read_bytes(), 0o600) == (kept.read_bytes(), stat.S_IMODE(kept.stat().st_mode))
+    async with edited(tmp_path, "caps: {story_usd: 9}\n") as (here, file, _):
+        first = file.given.load()
+        assert first.settings is await next_daemon(here, file).begin(first)
+        (kept,) = here.services.settings.state_dir.glob("handoffd.trusted-*.yaml")
+        assert (first.text, 0o600) == (kept.read_bytes(), stat.S_IMODE(kept.stat().st_mode))
+
+        file.write("caps: {story_usd: 10}\nexecute: {slots: 9}\n")
+        assert first.settings == await next_daemon(here, file).begin(file.given.load())
+        file.write("")
+        assert 9 == (await next_daemon(here, file).begin(file.given.load())).caps.story_usd
 
         file.write("caps: {story_usd: 5}\nexecute: {slots: 9}\n")
-        assert 9 == last_trusted(file.given, file.given.load().settings).execute.slots
-        file.write("")
-        assert 9 == last_trusted(file.given, file.given.load().settings).caps.story_usd
+        assert 9 == (await next_daemon(here, file).begin(file.given.load())).execute.slots
+        (kept,) = here.services.settings.state_dir.glob("handoffd.trusted-*.yaml")
+        assert file.path.read_bytes() == kept.read_bytes()
 
-        kept.write_text("caps: [\n")
-        with pytest.raises(ConfigurationError) as error:
-            last_trusted(file.given, start)
+
+@pytest.mark.parametrize("text", [b"caps: [\n", b"executors: {own: {extends: claude}}\n", None])
+async def test_a_text_in_place_of_the_trusted_one_is_not_trusted(tmp_path: Path, text: bytes | None) -> None:
+    """An agent may write or remove it: neither this daemon nor the next one obeys; a person can mend it."""
+    async with edited(tmp_path) as (here, file, again):
+        await again.reload()
+        (kept,) = here.services.settings.state_dir.glob("handoffd.trusted-*.yaml")
+        kept.unlink() if text is None else kept.write_bytes(text)
+        file.write(OWN)
+
+        assert [one.key for one in (await again.reload()).held] == ["executors.own.extends"]
+        with pytest.raises(ConfigurationError, match=r"executors\.own\.extends") as error:
+            await next_daemon(here, file).begin(file.given.load())
         assert "handoffd trust --daemon" == error.value.hint
+
+        later = next_daemon(here, file)
+        await later.recall()
+        await later.accept(later.edit()[0].sign)
+        loaded = file.given.load()
+        assert loaded.settings is await next_daemon(here, file).begin(loaded)
+
+
+async def test_what_was_trusted_and_cannot_be_used_any_more_is_a_persons_matter(tmp_path: Path) -> None:
+    """A secret's file has another name now: the edit waits, and can be trusted."""
+    async with edited(tmp_path) as (here, file, again):
+        (here.base / "old").write_text("secret-secret-secret")
+        file.write("execute: {keys: {A_KEY: {file: old}}}\n")
+        await again.trust((await again.edit()).sign)
+        (here.base / "old").rename(here.base / "new")
+        file.write("execute: {keys: {A_KEY: {file: new}}}\n")
+
+        assert ["execute.keys.A_KEY"] == [one.key for one in (await again.reload()).held]
+        await again.trust((await again.edit()).sign)
+
+        assert () == again.view.held
+        assert "secret" in str(here.services.settings.execute.keys["A_KEY"].get_secret_value())
 
 
 async def test_without_a_file_the_defaults_are_what_is_trusted(tmp_path: Path) -> None:
     """A file that is made later is an edit like any other."""
-    environ = {"HOME": str(tmp_path), "HANDOFFD_STATE_DIR": str(tmp_path)}
-    given = Given(flags={}, environ=environ)
-    trust(given, given.load().settings, digest_of(b""))
-    file = tmp_path / ".config/handoffd/handoffd.yaml"
-    file.parent.mkdir(parents=True)
-    file.write_text(OWN)
+    async with house(tmp_path) as here:
+        environ = {"HOME": str(tmp_path), "HANDOFFD_STATE_DIR": str(here.services.settings.state_dir)}
+        given = Given(flags={}, environ=environ)
+        trusted = Trusted(given, here.services.journal, here.services.settings.state_dir, here.clock)
+        await trusted.begin(given.load())
+        file = tmp_path / ".config/handoffd/handoffd.yaml"
+        file.parent.mkdir(parents=True)
+        file.write_text(OWN)
 
-    edit, text = edit_of(given, given.load().settings)
+        edit, text = trusted.edit()
 
-    assert (OWN.encode(), ["executors.own.extends"]) == (text, [one.key for one in edit.held])
+        assert (OWN.encode(), ["executors.own.extends"]) == (text, [one.key for one in edit.held])
+
+
+async def test_settings_that_came_through_a_pipe_are_trusted_as_they_came(tmp_path: Path) -> None:
+    """Only who starts the daemon writes into it, and it cannot be read a second time."""
+    async with house(tmp_path) as here:
+        os.mkfifo(pipe := tmp_path / "pipe")
+        given = Given(flags={"config": str(pipe)}, environ={"HOME": str(tmp_path)})
+        trusted = Trusted(given, here.services.journal, here.services.settings.state_dir, here.clock)
+        for text in ("", OWN):
+            threading.Thread(target=pipe.write_text, args=(text,)).start()
+            loaded = await to_thread.run_sync(given.load)
+            assert loaded.settings is await trusted.begin(loaded)
 
 
 # --- everything that people write, read again -------------------------------------------------------

@@ -235,6 +235,13 @@ def test_a_child_of_the_daemon_is_inside() -> None:
     assert not inside_executor(os.getpid(), daemon=os.getpid())
 
 
+def test_what_a_command_of_ours_has_started_is_inside() -> None:
+    """`handoffd executors` asks programs for their versions, and an agent may have named such a program."""
+    with _process(_CHILD, "/usr/local/bin/handoffd", env={}) as parent:
+        assert not inside_executor(parent)
+        assert inside_executor(_child_of(parent))
+
+
 def test_a_descendant_of_a_shim_is_inside() -> None:
     """The shim is known by its program, whatever its environment."""
     with _process(_WAIT, "/opt/handoffd/execute/runner/shim.py", env={}) as pid:
