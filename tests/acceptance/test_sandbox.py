@@ -234,7 +234,8 @@ def test_settings_that_an_agent_writes_run_nothing(tmp_path: Path) -> None:
         daemon.post("/v1/notices/test", {})
         assert not said.exists()
 
-        shown = typed(daemon, "trust", "--daemon")
+        assert 1 == typed(daemon, "trust", "--daemon").code
+        shown = typed(daemon, "trust", "--daemon", "--yes")
         assert (0, True) == (shown.code, f"-> {json.dumps(command)}" in shown.out)
         daemon.post("/v1/notices/test", {})
         assert "INSIDE_EXECUTOR" in said.read_text()

@@ -71,11 +71,10 @@ from handoffd.engine import events as facts
 from handoffd.engine.decision import Result
 from handoffd.engine.events import Started, Verb
 from handoffd.engine.track import own_story
-from handoffd.engine.views import LandingRequest, TrackView
+from handoffd.engine.views import LandingRequest
 from handoffd.engine.wording import command_for, counted
 from handoffd.errors import HandoffdError, Json, NotFound, Refused, remedies
-from handoffd.execute.run import claimed
-from handoffd.execute.witness import inside_executor, lineage
+from handoffd.execute.witness import inside_executor
 from handoffd.inspection.framework import StoryFacts, detect_framework, finished_before, story_facts
 from handoffd.inspection.project_status import project_name
 from handoffd.journal.journal import Journal
@@ -85,8 +84,8 @@ from handoffd.protocol.state import plain
 
 
 # --- who asks ----------------------------------------------------------------------------------------
-# An agent runs as the same user and could give the verbs itself. So verbs are refused to processes of a run:
-# but for the few that a verb's row allows, and these for the attempt that the run is for.
+# An agent runs as the same user and could give the verbs itself. So all of them are refused to processes of a
+# run: it speaks of its own step, by its hand-off.
 class Caller(Struct, frozen=True, kw_only=True):
     """Who gives a verb: the process, from the kernel, and the name to record.
 
@@ -158,11 +157,11 @@ class Service(Reads, Inspecting):
     async def call(self, verb: str, project: str, arguments: Arguments, caller: Caller) -> Json:
         """Give a verb of the table and return its result.
 
-        Raises Refused (INSIDE_EXECUTOR) when the caller belongs to an executor and the verb is for people.
+        Raises Refused (INSIDE_EXECUTOR) when the caller belongs to an executor: verbs are for people.
         """
         spec = spec_of(verb)
         try:
-            caller, arguments = await self._guarded(spec, project, arguments, caller)
+            await self._guard(spec, project, arguments, caller)
             told = await self._carried_out(spec, project, arguments, caller)
         except HandoffdError as error:
             self._recorder.asked(spec.name, error.code)
@@ -223,22 +222,11 @@ class Service(Reads, Inspecting):
             )
             raise Refused(message, code="NO_EXECUTOR", hint=f"handoffd executors check {quote(names[0])}")
 
-    async def _guarded(
-        self, spec: VerbSpec, project: str, arguments: Arguments, caller: Caller
-    ) -> tuple[Caller, Arguments]:
-        """Return who gives the verb, and what it is for; of an executor, its own attempt. Raises Refused."""
-        hint = usage(spec, project, "in a terminal of your own")
-        if caller.pid is None:
-            if not caller.vouched and await self._needs_person(spec, project, arguments):
-                raise _kept_out(f"{spec.name} is for people", hint, caller)
-        elif await to_thread.run_sync(self.inside, caller.pid):
-            track = await self._own_track(project, arguments, caller.pid) if spec.of_executors else None
-            if track is None:
-                rule = "is only for the attempt that a run is for" if spec.of_executors else "is for people"
-                raise _kept_out(f"{spec.name} {rule}", hint, caller)
-            arguments = arguments if track.story is None else {**arguments, "story": track.story}
-            caller = replace(caller, by=f"executor {track.dispatch}")
-        return caller, arguments
+    async def _guard(self, spec: VerbSpec, project: str, arguments: Arguments, caller: Caller) -> None:
+        """Raise Refused for a process of a run, and for an unknown caller where it takes a person."""
+        if caller.pid is not None or await self._needs_person(spec, project, arguments):
+            hint = usage(spec, project, "in a terminal of your own")
+            await self._keep_out(caller, f"{spec.name} is for people", hint)
 
     async def _needs_person(self, spec: VerbSpec, project: str, arguments: Arguments) -> bool:
         """Return whether a verb opens a gate, lifts a limit, trusts something, or forces."""
@@ -246,17 +234,6 @@ class Service(Reads, Inspecting):
             return True
         forces = any(arguments.get(one.name) for one in spec.parameters if one.forces)
         return spec.guard == "always" or (forces and spec.guard != "never")
-
-    async def _own_track(self, project: str, arguments: Arguments, pid: int) -> TrackView | None:
-        """Return the track of a project whose running attempt a process belongs to, if it is the one meant.
-
-        The kernel's word on who descends from which shim decides: a run's id can be forged.
-        """
-        if not self._knows(project):
-            return None
-        view = await self._supervision.view(self._supervision.find(project))
-        meant = [track for track in view.tracks if arguments.get("story") in (None, track.story)]
-        return await to_thread.run_sync(_worked_for, pid, meant, self._runs_dir)
 
     async def _raises_level(self, project: str, arguments: Arguments) -> bool:
         """Return whether a start would supervise a project, or raise it to level 2."""
@@ -267,9 +244,13 @@ class Service(Reads, Inspecting):
 
     async def _keep_out(self, caller: Caller, rule: str, hint: str) -> None:
         """Raise Refused (INSIDE_EXECUTOR, NOT_OVER_TCP) unless the caller may be a person."""
-        inside = caller.pid is not None and await to_thread.run_sync(self.inside, caller.pid)
-        if inside or (caller.pid is None and not caller.vouched):
-            raise _kept_out(rule, hint, caller)
+        if caller.pid is None:
+            if not caller.vouched:
+                message = f"{rule}: over TCP the caller is unknown (control.tcp.gates)"
+                raise Refused(message, code="NOT_OVER_TCP", hint=hint)
+        elif await to_thread.run_sync(self.inside, caller.pid):
+            message = f"{rule}: the request came from a program that handoffd has started"
+            raise Refused(message, code="INSIDE_EXECUTOR", hint=hint)
 
     async def _start(self, root: str, started: Verb, caller: Caller, *, go_on: bool) -> Json:
         """Give a start; the project's files say whether they describe its stories.
@@ -572,24 +553,6 @@ class Service(Reads, Inspecting):
             raise NotFound(f"no supervised project is called {project[:80]}", hint="handoffd projects")
         check_project(os.path.normpath(project), self._runs_dir.parent)
         return project
-
-
-def _worked_for(pid: int, tracks: Iterable[TrackView], runs_dir: Path) -> TrackView | None:
-    """Return the track whose attempt a process descends from. Blocks on records and /proc."""
-    above = lineage(pid)
-    for track in tracks:
-        run = None if track.dispatch is None else claimed(runs_dir / track.dispatch)
-        if run is not None and run.shim_pid in above:
-            return track
-    return None
-
-
-def _kept_out(rule: str, hint: str, caller: Caller) -> Refused:
-    if caller.pid is None:
-        message = f"{rule}: over TCP the caller is unknown (control.tcp.gates)"
-        return Refused(message, code="NOT_OVER_TCP", hint=hint)
-    message = f"{rule}: the request came from a process of an executor"
-    return Refused(message, code="INSIDE_EXECUTOR", hint=hint)
 
 
 def _going_on(refused: Json) -> Json:

@@ -58,7 +58,7 @@ class VerbSpec:
     `unknown`: with such a flag, for an unsupervised project, or if it would make the daemon dispatch in a
     project where people dispatch (level 1). `event` is the kind of the one event that the verb posts to the
     engine; None: it posts none or does more (see `service`). `adds`: it removes nothing. `repeats`: a
-    repetition has no further effect. `of_executors`: processes of a run may give it, for their own attempt.
+    repetition has no further effect.
     """
 
     name: str
@@ -68,7 +68,6 @@ class VerbSpec:
     event: str | None = None
     adds: bool = False
     repeats: bool = False
-    of_executors: bool = False
 
     @property
     def typed(self) -> str:
@@ -221,7 +220,6 @@ _SPECS: Final = (
         help="Run the post_check of the current step.",
         parameters=(_WHICH,),
         adds=True,
-        of_executors=True,
     ),
     VerbSpec(
         name="level",
@@ -376,7 +374,6 @@ _SPECS: Final = (
         parameters=(Parameter(name="text", type="text", required=True, help="the note"), _WHICH),
         event="noted",
         adds=True,
-        of_executors=True,
     ),
     VerbSpec(
         name="use",

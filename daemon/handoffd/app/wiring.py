@@ -38,9 +38,7 @@ async def parts(settings: Settings) -> AsyncIterator[Services]:
 
 
 @asynccontextmanager
-async def stored(
-    settings: Settings, lock_within_s: float = 0
-) -> AsyncIterator[tuple[Journal, Descriptors]]:
+async def stored(settings: Settings, lock_within_s: float = 0) -> AsyncIterator[tuple[Journal, Descriptors]]:
     """Lend the journal, and the descriptors that it needs, alone with the state directory.
 
     Raises Locked when that is in use for so long.

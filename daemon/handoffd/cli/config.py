@@ -12,7 +12,7 @@ import click
 from handoffd.cli.asking import json_option, print_json, project_argument
 from handoffd.cli.wording import plain, shorten, table
 from handoffd.entrance.place import Place
-from handoffd.errors import NotFound, remedies
+from handoffd.errors import HandoffdError, NotFound, remedies
 
 if TYPE_CHECKING:
     from handoffd.protocol.rules import Gate, Gates
@@ -44,7 +44,7 @@ def check(place: Place, given: str | None, as_json: bool) -> None:
         raise Refused(message, hint=command_for(root, "rules check"))
     loaded = _load(place if given is None else Place(config=given, environ=place.environ), misfits)
     file = str(loaded.file) if loaded.file is not None else None
-    warnings = loaded.settings.notify.warnings
+    warnings = (*loaded.settings.notify.warnings, *(_waiting(place) if given is None else ()))
     if as_json:
         print_json({"type": "valid", "file": file, "warnings": list(warnings)})
         return
@@ -70,6 +70,18 @@ def show(place: Place, as_json: bool) -> None:
     click.echo(f"Settings file: {plain(str(file))}\n")
     rows = [[plain(one.key), shorten(_text(one.value), 60), plain(str(one.source))] for one in settings]
     click.echo("\n".join(table(("SETTING", "VALUE", "FROM"), rows)))
+    for warning in _waiting(place):
+        click.echo(f"\nwarning: {plain(warning)}")
+
+
+def _waiting(place: Place) -> tuple[str, ...]:
+    """Return that the running daemon does not obey the file yet; nothing if it does, or none runs."""
+    try:
+        held = place.client().post("/v1/settings/trust", {})["held"]
+    except HandoffdError:
+        return ()
+    keys = ", ".join(one["key"] for one in held if one["guarded"])
+    return (f"the daemon waits for your trust in {keys} (handoffd trust --daemon)",) if held else ()
 
 
 def _load(place: Place, further: Any = None) -> Any:

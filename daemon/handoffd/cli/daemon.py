@@ -195,7 +195,7 @@ def report(answer: dict[str, Any]) -> Iterator[str]:
         yield _taken(settings)
     elif settings["held"]:
         yield "The settings wait for your trust; the daemon keeps the last trusted ones:"
-        yield from (f"  {plain(one['key'])}" for one in settings["held"])
+        yield from _differences(settings["held"])
     else:
         yield "The settings are invalid; the daemon keeps the last valid ones:"
     yield from (f"  {plain(problem, lines=True)}" for problem in answer["problems"])
@@ -219,25 +219,27 @@ def _taken(settings: dict[str, Any]) -> str:
 
 
 # --- trust ---------------------------------------------------------------------------------------------
-def trust_settings(place: Place, *, may_ask: bool, as_json: bool) -> None:
-    """Show which edits of the settings wait for a person, and trust them; ask before, if one `may_ask`."""
-    seen = _asked_to_trust(place, None)
-    held = seen["held"]
-    if held and not as_json:
-        click.echo(f"Edits of {plain(seen['file'] or 'the settings')} that wait for you:")
-        click.echo("\n".join(_differences(held)))
-        if may_ask and not click.confirm("Trust them?"):
-            click.get_current_context().exit(1)
-    answer = _asked_to_trust(place, seen["sign"]) if held else seen
+def trust_settings(place: Place, *, yes: bool, may_ask: bool, as_json: bool) -> None:
+    """Show an edit of the settings that waits for a person, and trust it if the person agrees."""
+    seen = asked_to_trust(place, None)
+    if seen["held"] and not as_json:
+        click.echo(f"This edit of {plain(seen['file'] or 'the settings')} waits for you (* for these):")
+        click.echo("\n".join(_differences(seen["held"])))
+    agreed = yes or (may_ask and not as_json and bool(seen["held"]) and click.confirm("Trust it?"))
+    answer = asked_to_trust(place, seen["sign"]) if seen["held"] and agreed else seen
     if as_json:
         print_json(answer)
-    elif held:
-        click.echo("Now in effect." if answer["type"] == "trusted_settings" else plain(answer["message"]))
-    else:
+    elif not seen["held"]:
         click.echo("No edit of the daemon's settings waits for you.")
+    else:
+        click.echo("Trusted: it applies now." if agreed else "  next: handoffd trust --daemon --yes")
+    if seen["held"] and not agreed:
+        click.get_current_context().exit(1)
 
 
-def _asked_to_trust(place: Place, sign: str | None) -> Json:
+def asked_to_trust(place: Place, sign: str | None) -> Json:
+    """Return which edit of the settings waits; with its sign, trust it."""
+
     def without() -> Json:
         from handoffd.entrance import offline
         from handoffd.settings.loading import Given
@@ -250,10 +252,10 @@ def _asked_to_trust(place: Place, sign: str | None) -> Json:
 
 
 def _differences(held: Sequence[Json]) -> Iterator[str]:
-    """Yield a line for each edited key: the value that a person has trusted, and the new one."""
+    """Yield a line for each setting of the edit: the value that a person has trusted, and the new one."""
     for one in held:
         before, now = (json.dumps(one[when], ensure_ascii=False) for when in ("before", "now"))
-        yield f"  {plain(one['key'])}: {plain(before)} -> {plain(now)}"
+        yield f"{'*' if one['guarded'] else ' '} {plain(one['key'])}: {plain(before)} -> {plain(now)}"
 
 
 # --- token -------------------------------------------------------------------------------------
@@ -270,7 +272,7 @@ def token(place: Place, rotate: bool, as_json: bool) -> None:
     from handoffd.execute.witness import inside_executor
 
     if inside_executor(os.getpid()):
-        message = "the token is for people: the request came from a process of an executor"
+        message = "the token is for people: the request came from a program that handoffd has started"
         raise Refused(message, code="INSIDE_EXECUTOR", hint="handoffd token  # in a terminal of your own")
     settings = place.settings()
     if settings.control.tcp is not None and settings.control.tcp.token is not None:

@@ -281,7 +281,7 @@ def _trust(
 
     place = click.get_current_context().find_object(Place)
     assert place is not None
-    trust_settings(place, may_ask=at_terminal() and not yes, as_json=as_json)
+    trust_settings(place, yes=yes, may_ask=at_terminal(), as_json=as_json)
 
 
 def _init(
@@ -370,7 +370,7 @@ _OF_INIT: Final = (
 )
 _OF_TRUST: Final = (
     click.Option(["--daemon"], is_flag=True, help="Instead of a project: the daemon's own settings."),
-    click.Option(["--yes"], is_flag=True, help="With --daemon: do not ask."),
+    click.Option(["--yes"], is_flag=True, help="With --daemon: trust it without a question."),
 )
 _METAVARS: Final = {"story": "STORY", "amount": "DOLLARS", "count": "NUMBER", "priority": "NUMBER"}
 

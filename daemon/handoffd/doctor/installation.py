@@ -27,6 +27,9 @@ from handoffd.settings.notify import NotifySettings, SinkSettings
 SETTINGS = "settings"
 
 
+_AGAIN, _TRUST = "handoffd reload", "handoffd trust --daemon"
+
+
 def check_settings(
     file: Path | None,
     invalid: Sequence[InvalidFile],
@@ -45,7 +48,7 @@ def check_settings(
     ]
     told = [str(problem) for error in invalid for problem in error.problems]
     found += [
-        warning(SETTINGS, one, "the running daemon reports it", "handoffd reload")
+        warning(SETTINGS, one, "the running daemon reports it", _AGAIN if _TRUST not in one else _TRUST)
         for one in warnings
         if not any(problem in one for problem in told)
     ]

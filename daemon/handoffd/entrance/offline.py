@@ -100,7 +100,7 @@ def test_notices(settings: Settings, sink: str | None) -> Json:
 def trust_settings(settings: Settings, given: Given, sign: str | None) -> Json:
     """Return which edits of the settings wait for you, or trust them. Raises Locked while a daemon runs."""
     if sign is not None and inside_executor(os.getpid()):
-        message = "trusting settings is for people: the request came from a process of an executor"
+        message = "trusting settings is for people: the request came from a program that handoffd has started"
         raise Refused(message, code="INSIDE_EXECUTOR", hint=f"{TRUST}  # in a terminal of your own")
 
     async def work(service: Service) -> Json:

@@ -219,7 +219,7 @@ class Reloading:
             log.warning("trusted settings not kept", problem=str(error))
 
     def _hold(self, read: _Read) -> None:
-        keys, told = tuple(one.key for one in read.held), self.view.held
+        keys, told = tuple(one.key for one in read.held if one.guarded), self.view.held
         self.view = SettingsView(file=str(read.loaded.file), held=read.held)
         if read.held == told:
             return

@@ -176,8 +176,17 @@ def _unread(said: list[Claim], status: Claimed | None) -> Problem | None:
     """Return why what an executor left does not pass: a failure might be read as one."""
     if status is None:
         return Problem(file=HANDOFF_FILE, line=1, message="has no front matter: it begins with a line `---`")
+    if status is not Status.PASS:
+        return None
+    unsaid = [claim for claim in said if claim.status is None] if _is_unsaid(said) else []
+    doubts = (claim for claim in unsaid if claim.errors or claim.failing_tests)
+    silent = (Problem(file=claim.file, key="status", message="is missing") for claim in doubts)
     uncounted = (claim.uncounted for claim in said if claim.uncounted is not None)
-    return next(uncounted, None) if status is Status.PASS else None
+    return next(uncounted, None) or next(silent, None)
+
+
+def _is_unsaid(said: list[Claim]) -> bool:
+    return all(claim.status is None for claim in said)
 
 
 def _found(said: list[Claim], problems: list[Problem], expected: Expected) -> Found:

@@ -125,11 +125,13 @@ class Given(Struct, frozen=True, kw_only=True):
 
 # --- what a running daemon has made of its settings ----------------------------------------------------
 class HeldSetting(Struct, frozen=True, kw_only=True):
-    """An edit of one of the daemon's settings that waits until a person trusts it. Secrets are shortened."""
+    """One setting of an edit that waits, as a whole, until a person trusts it. Secrets are shortened."""
 
     key: str
     before: Any
     now: Any
+    guarded: bool = True
+    """Whether it is the reason for that."""
 
 
 class HeldEdit(Struct, frozen=True, kw_only=True):
@@ -158,7 +160,7 @@ class SettingsView(Struct, frozen=True, kw_only=True):
         """What people should know while it is so, in words."""
         why, keys = "the settings cannot be used, the last good ones still apply", ", ".join(self.restart)
         later = f"changed in the settings, takes effect after a restart of the daemon: {keys}"
-        waiting = ", ".join(one.key for one in self.held)
+        waiting = ", ".join(one.key for one in self.held if one.guarded)
         waits = f"the settings wait for your trust, the last trusted ones still apply: {waiting}"
         return (
             *(f"{why}: {problem}" for problem in self.problems),
@@ -327,10 +329,14 @@ def _all(value: object) -> tuple[object, ...]:
 
 
 def held_settings(wanted: Settings, granted: Settings) -> tuple[HeldSetting, ...]:
-    """Return what `beyond` finds, with the values."""
+    """Return all that an edit changes, if it goes `beyond` what a person has granted; else nothing."""
+    guarded = beyond(wanted, granted)
     now, before = dict(_leaves(wanted)), dict(_leaves(granted))
-    keys = beyond(wanted, granted)
-    return tuple(HeldSetting(key=k, before=_plain(before.get(k)), now=_plain(now.get(k))) for k in keys)
+    return tuple(
+        HeldSetting(key=k, before=_plain(before.get(k)), now=_plain(now.get(k)), guarded=k in guarded)
+        for k in (differing(granted, wanted) if guarded else ())
+        if {} not in (before.get(k), now.get(k))  # a table that was empty, or is: its entries tell
+    )
 
 
 def _is_lower(cap: object, before: object) -> bool:

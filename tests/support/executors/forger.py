@@ -23,7 +23,7 @@ connection = Connection("handoffd")
 VERBS: tuple[tuple[str, dict[str, object]], ...] = (
     ("approve", {}), ("skip", {}), ("trust", {}), ("rollback", {"step": "bdd", "force": True}), ("abort", {}),
     ("custom", {"text": "do as I say", "queue": True}), ("remove", {}), ("pause", {}),
-    ("note", {"text": "obey"}),
+    ("note", {"text": "obey"}), ("check", {}),
 )  # fmt: skip
 for project in (os.getcwd(), sys.argv[2]):
     for verb, more in VERBS:

@@ -18,7 +18,6 @@ from handoffd.api.service import Caller, Service
 from handoffd.clock import SystemClock
 from handoffd.journal.journal import Journal
 
-NOWHERE = Path(os.devnull).parent / "nowhere"
 EVE = Caller(pid=4711, by="eve")
 
 
@@ -59,16 +58,11 @@ async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
 
 
 def service_over(
-    supervision: MemorySupervision,
-    journal: Journal,
-    *,
-    inside: bool = False,
-    daemon: bool = True,
-    runs_dir: Path = NOWHERE,
+    supervision: MemorySupervision, journal: Journal, *, inside: bool = False, daemon: bool = True
 ) -> Service:
     """Return the verbs and reads of a daemon or without one, for callers inside an executor or not."""
     return Service(
-        supervision, journal, SystemClock(), runs_dir=runs_dir,
+        supervision, journal, SystemClock(), runs_dir=Path(os.devnull).parent / "nowhere",
         stop=(lambda _: None) if daemon else None, inside=lambda _: inside,
     )  # fmt: skip
 
@@ -80,6 +74,6 @@ def service(supervision: MemorySupervision, journal: Journal) -> Service:
 
 
 @pytest.fixture
-def inside(supervision: MemorySupervision, journal: Journal, tmp_path: Path) -> Service:
+def inside(supervision: MemorySupervision, journal: Journal) -> Service:
     """The same for a process of an executor."""
-    return service_over(supervision, journal, inside=True, runs_dir=tmp_path / "runs")
+    return service_over(supervision, journal, inside=True)

@@ -17,13 +17,11 @@ from handoffd.api.outcomes import added_many, applied, post_checked, reloaded, t
 from handoffd.api.service import Caller, Service
 from handoffd.api.verbs import VERBS
 from handoffd.engine.decision import Refusal
-from handoffd.engine.events import Approved, ExecutorChosen, Initialised, Noted, Started, TestEvidence
+from handoffd.engine.events import Approved, ExecutorChosen, Initialised, Started, TestEvidence
 from handoffd.engine.run import PostCheck
 from handoffd.engine.views import Applied, AppliedKind, Tried
 from handoffd.engine.wording import command
 from handoffd.errors import NotFound, Problem, Refused
-from handoffd.execute.base import CLAIM, Claim
-from handoffd.execute.runner import proc, records
 from handoffd.journal.journal import Journal
 from handoffd.protocol.state import State, TestCounts, plain
 from handoffd.settings.loading import Renewed, SettingsView
@@ -260,40 +258,13 @@ SAID: dict[str, dict[str, Any]] = {
 async def test_a_process_of_a_run_gives_no_verb(
     supervision: MemorySupervision, inside: Service, verb: str
 ) -> None:
-    """Its run is of no project that it names: nothing reaches the engine, and a person reads what to type."""
+    """It speaks by its hand-off: nothing reaches the engine, and a person reads what to type."""
     with pytest.raises(Refused) as caught:
         await inside.call(verb, "/srv/shop", SAID.get(verb, {}), EVE)
 
     assert ("INSIDE_EXECUTOR", []) == (caught.value.code, supervision.given)
     assert (caught.value.hint or "").startswith(f"handoffd {VERBS[verb].typed} /srv/shop")
     assert (caught.value.hint or "").endswith("  # in a terminal of your own")
-
-
-def claim(runs_dir: Path, run: str, shim: int) -> None:
-    """Note that a shim has a run."""
-    (runs_dir / run).mkdir(parents=True)
-    taken = Claim(pid=shim, started=proc.started(shim), boot_id=proc.boot_id())
-    assert records.claim(str(runs_dir / run), CLAIM, taken.to_text())
-
-
-async def test_an_executor_speaks_of_its_own_attempt(
-    supervision: MemorySupervision, inside: Service, tmp_path: Path
-) -> None:
-    """And of no other story or project; under the name of its run, whatever name it gives."""
-    own = track_view(dispatch="run-1", story="US-1")
-    supervision.projects["/srv/shop"] = project_view("/srv/shop", own)
-    supervision.projects["/srv/blog"] = project_view("/srv/blog", track_view(dispatch="run-2", story="US-1"))
-    claim(tmp_path / "runs", "run-1", os.getppid())
-    claim(tmp_path / "runs", "run-2", os.getpid() + 1_000_000)
-    agent = Caller(pid=os.getpid(), by="a person")
-
-    await inside.call("note", "/srv/shop", {"text": "mind this"}, agent)
-    for project, story in (("/srv/shop", "US-2"), ("/srv/blog", None), ("/srv/none", None)):
-        with pytest.raises(Refused) as caught:
-            await inside.call("note", project, {"text": "x", "story": story}, agent)
-        assert "note is only for the attempt that a run is for" in caught.value.message
-
-    assert [("/srv/shop", Noted(text="mind this", by="executor run-1"))] == supervision.given
 
 
 async def test_an_executor_cannot_have_tests_tried(service: Service, inside: Service) -> None:

@@ -371,7 +371,8 @@ async def test_an_edit_that_names_a_program_waits_as_a_whole(tmp_path: Path) -> 
         view = await again.reload()
         await again.reload()
 
-        assert [("executors.own.extends", None, "claude")] == [(h.key, h.before, h.now) for h in view.held]
+        told = [(one.key, one.before, one.now, one.guarded) for one in view.held]
+        assert [("execute.slots", 3, 5, False), ("executors.own.extends", None, "claude", True)] == told
         assert (3, False) == (here.services.settings.execute.slots, "own" in here.services.executors.names)
         (warning,) = again.warnings
         assert "executors.own.extends (handoffd trust --daemon)" in warning
@@ -382,7 +383,7 @@ async def test_an_edit_that_names_a_program_waits_as_a_whole(tmp_path: Path) -> 
         file.write("execute: {slots: 6}\n" + OWN)
         with refused("FILES_EDITED", "handoffd trust --daemon"):
             await again.trust(edit.sign)
-        assert view.held == (await again.trust((await again.edit()).sign)).held
+        await again.trust((await again.edit()).sign)
         assert (6, True) == (here.services.settings.execute.slots, "own" in here.services.executors.names)
         assert ((), ()) == (again.view.held, again.warnings)
 
@@ -431,7 +432,7 @@ async def test_a_restart_trusts_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", [b"caps: [\n", b"executors: {own: {extends: claude}}\n", None])
 async def test_a_text_in_place_of_the_trusted_one_is_not_trusted(tmp_path: Path, text: bytes | None) -> None:
-    """An agent may write or remove it: neither this daemon nor the next one obeys; a person can mend it."""
+    """An agent may write or remove it: neither this daemon nor the next one obeys; a person trusts anew."""
     async with edited(tmp_path) as (here, file, again):
         await again.reload()
         (kept,) = here.services.settings.state_dir.glob("handoffd.trusted-*.yaml")
@@ -459,7 +460,8 @@ async def test_what_was_trusted_and_cannot_be_used_any_more_is_a_persons_matter(
         (here.base / "old").rename(here.base / "new")
         file.write("execute: {keys: {A_KEY: {file: new}}}\n")
 
-        assert ["execute.keys.A_KEY"] == [one.key for one in (await again.reload()).held]
+        held = (await again.reload()).held
+        assert ["execute.keys.A_KEY"] == [one.key for one in held if one.guarded]
         await again.trust((await again.edit()).sign)
 
         assert () == again.view.held

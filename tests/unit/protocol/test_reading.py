@@ -282,10 +282,12 @@ def test_status_reason_and_source_of_two_files(
         (front(status="pass", tests_fail="three"), None, 3),
         (front(tests_fail="[a, b]"), None, 2),
         (PASS, b"tests_fail: three", 1),
+        (front(reason="build_broken"), None, None),
+        (front(failing_tests="[a, b]"), None, None),
     ],
 )
 def test_what_an_executor_left_that_cannot_be_read_is_no_pass(
-    handoff: bytes, result: bytes | None, line: int
+    handoff: bytes, result: bytes | None, line: int | None
 ) -> None:
     """A failure might be read as one; only a person's own agent is believed without front matter."""
     reading = read_handoff(texts(handoff, result), EXPECTED)

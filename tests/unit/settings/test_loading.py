@@ -584,3 +584,13 @@ def test_no_secret_is_shown_to_the_person_who_is_asked(environ: dict[str, str]) 
     (one,) = held_settings(load({}, environ).settings, granted)
 
     assert ("execute.keys.A_KEY", "…", "…") == (one.key, one.before, one.now)
+
+
+def test_the_person_who_is_asked_sees_the_whole_edit(environ: dict[str, str]) -> None:
+    """What rides along with a guarded setting, too."""
+    own_file(environ, "language: zh-TW\nauto_continue: true\n")
+    granted = load({}, environ, text=b"").settings
+
+    found = held_settings(load({}, environ).settings, granted)
+
+    assert [("auto_continue", True), ("language", False)] == [(one.key, one.guarded) for one in found]

@@ -184,7 +184,8 @@ def _caller(endpoint: Endpoint, request: Request, by: object) -> Caller:
     if by is not None and len(by) > MAX_TEXT:
         raise _bad(f"by must be a text of at most {MAX_TEXT} characters")
     name = by[:_MOST_NAME] if by is not None and by.isprintable() else ""
-    return Caller(pid=source.pid, by=name or "api", vouched=source.vouched, request=key)
+    way = "" if source.pid is not None else " over TCP"  # anyone who has the token may give any name
+    return Caller(pid=source.pid, by=f"{name or 'api'}{way}", vouched=source.vouched, request=key)
 
 
 async def _in_time(request: Request, within_s: float) -> Json:

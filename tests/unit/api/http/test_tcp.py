@@ -58,7 +58,7 @@ def test_a_request_with_the_token_is_answered(port: Loopback, control: Controlle
     for name in ("localhost", "[::1]", "127.0.0.1"):
         assert 200 == port.ask("GET", "/v1/status", host=f"{name}:{port.port}").status
     assert 200 == port.ask("POST", "/v1/verbs/note", NOTE).status
-    assert [Noted(text="x", by="api")] == [verb for _, verb in control.supervision.given]
+    assert [Noted(text="x", by="api over TCP")] == [verb for _, verb in control.supervision.given]
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_verbs_for_people_pass_where_a_person_vouched_for_the_token(supervision:
         port = port_at(control)
         assert 200 == port.ask("POST", "/v1/verbs/approve", b'{"project": "shop", "by": "eve"}').status
 
-    assert [("/srv/shop", Approved(undoable=True, by="eve"))] == supervision.given
+    assert [("/srv/shop", Approved(undoable=True, by="eve over TCP"))] == supervision.given
 
 
 def test_strange_methods_do_nothing(port: Loopback) -> None:
@@ -263,7 +263,7 @@ def test_the_other_loopback_is_served_as_well(supervision: MemorySupervision) ->
         with pytest.raises(ConnectionRefusedError):
             Loopback(port.port, control.token_file).connect()
 
-    assert [Noted(text="x", by="api")] == [verb for _, verb in supervision.given]
+    assert [Noted(text="x", by="api over TCP")] == [verb for _, verb in supervision.given]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", pytest.param("::1", marks=needs_ipv6)])
