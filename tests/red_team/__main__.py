@@ -1,7 +1,7 @@
 """Plays every row of the table of threats, and prints how each went; exit code 1 if one got through.
 
-docs/explanation/threats.md has the rows and the tests that play them. A test that this machine cannot
-run (an old kernel, no namespaces) is `not tried`, and counts as neither.
+docs/explanation/threats.md has the rows and the tests that play them. A test that this machine cannot run (an
+old kernel, no namespaces) is `not tried`; one that pytest did not find or could not load is `NOT PLAYED`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -41,20 +42,13 @@ def _rows(text: str) -> Iterator[Threat]:
 
 
 def played(tests: Sequence[str], options: Sequence[str]) -> Mapping[str, str]:
-    """Return by test whether its attack was held off: `held`, `GOT THROUGH`, or `not tried`."""
+    """Return by test how its attack ended: `held`, `GOT THROUGH`, `not tried` or `NOT PLAYED`."""
     with tempfile.TemporaryDirectory(prefix="handoffd-red-team-") as folder:
         report = Path(folder, "report.xml")
-        words = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            f"--junitxml={report}",
-            *options,
-            *dict.fromkeys(tests),
-        ]
+        pytest = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}"]
+        words = [*pytest, *options, *dict.fromkeys(tests)]
         subprocess.run(words, cwd=REPOSITORY, check=False, stdout=sys.stderr)
-        cases = list(ET.parse(report).iter("testcase"))
+        cases = list(ET.parse(report).iter("testcase")) if report.exists() else []
     return {test: _outcome([case for case in cases if _is_of(case, test)]) for test in tests}
 
 
@@ -67,8 +61,9 @@ def _is_of(case: ET.Element, test: str) -> bool:
 def _outcome(cases: Sequence[ET.Element]) -> str:
     if any(case.find(word) is not None for case in cases for word in ("failure", "error")):
         return "GOT THROUGH"
-    tried = [case for case in cases if case.find("skipped") is None]
-    return "held" if tried else "not tried"
+    if not cases:
+        return "NOT PLAYED"
+    return "held" if any(case.find("skipped") is None for case in cases) else "not tried"
 
 
 def main(options: Sequence[str]) -> int:
@@ -78,9 +73,10 @@ def main(options: Sequence[str]) -> int:
     width = max(len(row.attack) for row in rows)
     for row in rows:
         sys.stdout.write(f"{outcomes[row.test]:<11}  {row.attack:<{width}}  {row.guard}\n")
-    through = sum(outcome == "GOT THROUGH" for outcome in outcomes.values())
-    sys.stdout.write(f"{len(rows)} attacks, {through} got through\n")
-    return int(through > 0)
+    counts = Counter(outcomes[row.test] for row in rows)
+    told = ", ".join(f"{count} {word}" for word, count in counts.items())
+    sys.stdout.write(f"{len(rows)} attacks: {told}\n")
+    return int(not counts.keys() <= {"held", "not tried"})
 
 
 if __name__ == "__main__":

@@ -341,7 +341,7 @@ class Service(Reads, Inspecting):
     async def try_tests(self, project: str, caller: Caller) -> TriedTests:
         """Run a project's tests once, as the daemon measures them, outside any story. For people.
 
-        Raises Refused while an attempt is in flight. The tests run outside the executor's sandbox.
+        Raises Refused while an attempt is in flight.
         """
         root = self._supervision.find(project)
         await self._keep_out(caller, "trying the tests is for people", command_for(root, "doctor"))

@@ -346,7 +346,7 @@ def _is_lower(cap: object, before: object) -> bool:
 _TIGHTER: Final[Mapping[object, frozenset[object]]] = {
     "strict": frozenset({"auto", "namespaces", "landlock", "off", None}),
     "auto": frozenset({"namespaces", "landlock", "off"}),
-    "namespaces": frozenset({"off"}),
+    "namespaces": frozenset({"landlock", "off"}),
     "landlock": frozenset({"off"}),
     "none": frozenset({"loopback", "on", None}),
     "loopback": frozenset({"on"}),
