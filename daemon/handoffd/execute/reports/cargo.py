@@ -10,6 +10,7 @@ with a compiler error becomes a file that cannot be loaded.
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 from msgspec import Struct, field
 
@@ -18,9 +19,9 @@ from handoffd.execute.reports.report import Collector, Outcome, TestReport, prin
 MAX_LINE_BYTES = 64 * 1024
 
 _OUTCOMES: dict[str, Outcome] = {"ok": "passed", "FAILED": "failed", "ignored": "skipped", "bench:": "passed"}
-_RUNNING = re.compile(
-    r"\s+Running (?:unittests )?(?P<file>.{1,4096}?) \((?:.*/)?(?P<name>[^/]+?)-[0-9a-f]{8,32}\)"
-)
+_RUNNING = re.compile(r"\s+Running (?:unittests )?(?P<file>.{1,4096}?) \((?P<program>.*)")
+_PROGRAM = re.compile(r"(?P<name>.+)-[0-9a-f]{8,32}\)")
+"""The last part of its path. One expression for both would try each bracket with each slash."""
 _DOC_TESTS = re.compile(r"\s+Doc-tests (?P<name>\S+)")
 _BEGIN = re.compile(r"running (?P<count>\d{1,9}) tests?")
 _TEST = re.compile(r"test (?P<name>.+?) \.\.\. (?P<outcome>ok|FAILED|ignored|bench:)(?:[, ].*)?")
@@ -40,6 +41,7 @@ class _Binary(Struct):
     name: str
     announced: int | None = None
     results: list[tuple[str, Outcome]] = field(default_factory=list)
+    counts: Counter[Outcome] = field(default_factory=Counter)
 
 
 def read(body: bytes) -> TestReport:
@@ -65,10 +67,8 @@ class _Reader:
         self._text(line[:MAX_LINE_BYTES].decode("utf-8", "replace"))
 
     def _text(self, line: str) -> None:
-        if named := _RUNNING.fullmatch(line):
-            self._begin(f"{named['name']} {named['file']}")
-        elif named := _DOC_TESTS.fullmatch(line):
-            self._begin(f"{named['name']} doc")
+        if line[:1].isspace() and (name := _announced(line)) is not None:
+            self._begin(name)
         elif self._binary is None:
             self._compiler(line)
         elif (begin := _BEGIN.fullmatch(line)) and self._binary.announced is None:
@@ -98,7 +98,9 @@ class _Reader:
         if len(binary.results) < announced:
             if result := _TEST.fullmatch(line):
                 name = result["name"].removesuffix(_SHOULD_PANIC)
-                binary.results.append((name, _OUTCOMES[result["outcome"]]))
+                outcome = _OUTCOMES[result["outcome"]]
+                binary.results.append((name, outcome))
+                binary.counts[outcome] += 1
         elif (total := _SUM.fullmatch(line)) and _agrees(binary, total):
             self._record(binary)
             self._binary = _Binary(binary.name)  # doc tests may print several such blocks under one name
@@ -121,7 +123,7 @@ class _Reader:
             self._found.add(f"{binary.name}::{name}", outcome)
 
     def _compiler(self, line: str) -> None:
-        if failed := _NOT_COMPILED.fullmatch(line):
+        if line.startswith("error: ") and (failed := _NOT_COMPILED.fullmatch(line)):
             self._not_compiled.append(failed["name"])
         elif found := _COMPILER.fullmatch(line):
             if found["kind"] in {"error", "warning"}:
@@ -131,8 +133,16 @@ class _Reader:
             self._complaint = None
 
 
+def _announced(line: str) -> str | None:
+    """Return the name of the test binary that a line announces; None for any other line."""
+    if (running := _RUNNING.fullmatch(line)) is not None:
+        program = _PROGRAM.fullmatch(running["program"].rpartition("/")[2])
+        return None if program is None else f"{program['name']} {running['file']}"
+    tested = _DOC_TESTS.fullmatch(line)
+    return None if tested is None else f"{tested['name']} doc"
+
+
 def _agrees(binary: _Binary, total: re.Match[str]) -> bool:
-    outcomes = [outcome for _, outcome in binary.results]
     passed = int(total["passed"]) + int(total["measured"])
     summary = (passed, int(total["failed"]), int(total["ignored"]))
-    return summary == (outcomes.count("passed"), outcomes.count("failed"), outcomes.count("skipped"))
+    return summary == (binary.counts["passed"], binary.counts["failed"], binary.counts["skipped"])

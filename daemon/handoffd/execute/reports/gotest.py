@@ -59,6 +59,10 @@ class _Reader:
         self._complaints: dict[str, list[tuple[str, str, str]]] = {}
         """By build: the file, what is wrong with it, and the compiler's whole line."""
         self._complaint_count = 0
+        self._untold: dict[str, list[tuple[str, str, str]]] = {}
+        """The complaints that have not become load errors: one build can break many packages."""
+        self._builds_of: dict[str, list[str]] = {}
+        """The builds that are certainly of a package, by its name."""
         self._text_build = ""
         self._events = 0
 
@@ -80,6 +84,10 @@ class _Reader:
         """Return the report, once every line has been taken in."""
         if not self._events and not self._packages:
             return unusable("there is no event of `go test -json` in the report")
+        self._untold = dict(self._complaints)
+        for build in self._complaints:
+            for package in _packages_of(build):
+                self._builds_of.setdefault(package, []).append(build)
         cut_short = tuple(f"{name}::" for name in self._packages if self._settle(name))
         open_end = [name for name, state in self._packages.items() if not state.over]
         unnamed = f"the report ends before {printable(open_end[0][:200])} does" if open_end else None
@@ -140,14 +148,14 @@ class _Reader:
         return cut_short
 
     def _not_built(self, name: str, state: _Package) -> None:
-        own = [build for build in self._complaints if _belongs(build, name)]
-        builds = [state.failed_build] if state.failed_build in self._complaints else own
+        named = (state.failed_build,) if state.failed_build in self._complaints else self._builds_of.get(name)
         # Before Go 1.24 no event names the build that broke a package: then every broken build counts.
-        complaints = [one for build in builds or self._complaints for one in self._complaints[build or ""]]
-        for file, message, line in complaints or [(name, "the package could not be built", "")]:
-            self._found.add_load_error(file, message)
-            if line not in self._found.excerpt:  # one build can break several packages
+        for build in named or tuple(self._untold):
+            for file, message, line in self._untold.pop(build or "", ()):
+                self._found.add_load_error(file, message)
                 self._found.explain(line)
+        if not self._complaints:
+            self._found.add_load_error(name, "the package could not be built")
 
 
 def _event(line: bytes) -> dict[str, str] | None:
@@ -163,10 +171,10 @@ def _event(line: bytes) -> dict[str, str] | None:
     return {key: value for key, value in data.items() if isinstance(value, str)}
 
 
-def _belongs(build: str, package: str) -> bool:
-    """Whether `build` ("p", "p.test", "p [p.test]", "p_test [p.test]") is one of `package`."""
+def _packages_of(build: str) -> set[str]:
+    """Return what the package of `build` ("p", "p.test", "p [p.test]", "p_test [p.test]") may be called."""
     first = build.split(" ", maxsplit=1)[0]
-    return first in (package, f"{package}.test", f"{package}_test")
+    return {first, first.removesuffix(".test"), first.removesuffix("_test")}
 
 
 def _tidy(path: str) -> str:
