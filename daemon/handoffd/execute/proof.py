@@ -301,7 +301,9 @@ _OF_JAVA = (".java", ".kt")
 WRITTEN_IN = (".py", ".go", ".js", ".cjs", ".mjs", ".jsx", ".ts", ".cts", ".mts", ".tsx", *_OF_JAVA)
 """Files in whose text tests are looked for."""
 _NAMED = re.compile(r"^[ \t]*(?:async[ \t]+)?(?:def|func)[ \t]+(\w+)", re.MULTILINE)
-_TITLED = re.compile(r"""(["'`])((?:\\.|(?!\1)[^\\\n]){0,500})\1""")
+_ESCAPED = re.compile(r"\\.")
+_TITLED = re.compile(r"""(["'`])((?:(?!\1)[^\n]){0,500})\1""")
+"""In a text without escaped quotes: with these, each of a long row of quotes may begin a title."""
 _CALLED = re.compile(
     r"""^[ \t]*(?:await[ \t]+)?(?:test|it)[ \t]*\(\s*(["'`])((?:\\.|(?!\1)[^\\\n]){0,500})\1""",
     re.MULTILINE,
@@ -354,15 +356,19 @@ def choice_of(settings: str, hooks: str) -> Choice:
 
 def _skipped_by(hooks: str) -> Literal["none", "marked", "any"]:
     """Return which tests conftests may skip: with hooks that look at marks, only the ones that have some."""
+    if _SKIPS.search(hooks) is None:
+        return "none"
     if (body := _parsed(hooks)) is None:
-        return "any" if _SKIPS.search(hooks) else "none"
-    skipping = [ast.unparse(node) for node in body if not isinstance(node, _IMPORTS) and _mentions_skip(node)]
-    if all(
-        re.search(r"def pytest_collection_modifyitems\b(?:.|\n)*(?:keywords|_marker)", one)
-        for one in skipping
-    ):
+        return "any"
+    skipping = [node for node in body if not isinstance(node, _IMPORTS) and _mentions(node, _SKIPS)]
+    if all(map(_looks_at_marks, map(_written, skipping))):
         return "marked" if skipping else "none"
     return "any"
+
+
+def _looks_at_marks(code: str) -> bool:
+    hook = re.search(r"def pytest_collection_modifyitems\b", code)
+    return hook is not None and re.search(r"keywords|_marker", code[hook.end() :]) is not None
 
 
 def names_in(file: str, text: str) -> frozenset[str]:
@@ -371,7 +377,9 @@ def names_in(file: str, text: str) -> frozenset[str]:
         return frozenset(_NAMED.findall(text))
     if file.endswith(_OF_JAVA):
         return frozenset(name.strip("`") for name in _OF_CLASSES.findall(text))
-    return frozenset(_title(bounded_id(_unescaped(found[1]).strip())) for found in _TITLED.findall(text))
+    plain = _ESCAPED.sub("  ", text)
+    titles = {text[found.start(2) : found.end(2)] for found in _TITLED.finditer(plain)}
+    return frozenset(_title(bounded_id(_unescaped(title).strip())) for title in titles)
 
 
 def last_names(known: Mapping[str, Outcome]) -> frozenset[str]:
@@ -426,20 +434,22 @@ def _is_below(file: str, pattern: str) -> bool:
 
 def _of_go(file: str, text: str) -> Iterator[Declared]:
     parts = re.split(r"^(?=func\b)", text, flags=re.MULTILINE)
-    helpers = "".join(part for part in parts if not _GO_TEST.match(part))
+    helper_skips = any(".Skip" in part for part in parts if not _GO_TEST.match(part))
     for part in parts:
         for name in _GO_TEST.findall(part):
-            yield Declared(file=file, name=name, may_skip=".Skip" in part or ".Skip" in helpers)
+            yield Declared(file=file, name=name, may_skip=helper_skips or ".Skip" in part)
 
 
 def _of_java(file: str, text: str) -> Iterator[Declared]:
     if _JAVA_ELSEWHERE.search(text) is None:
+        may_skip = _JAVA_SKIPS.search(text) is not None
         for name in dict.fromkeys(_JAVA_TEST.findall(text)):
-            yield Declared(file=file, name=name.strip("`"), may_skip=_JAVA_SKIPS.search(text) is not None)
+            yield Declared(file=file, name=name.strip("`"), may_skip=may_skip)
 
 
 def _of_javascript(file: str, text: str) -> Iterator[Declared]:
-    text = re.sub(r"^[ \t]*/\*.{0,5000}?\*/", "", text, flags=re.MULTILINE | re.DOTALL)
+    last = text.rfind("*/") + len("*/")  # behind it every beginning of a comment is looked through in vain
+    text = re.sub(r"^[ \t]*/\*.*?\*/", "", text[:last], flags=re.MULTILINE | re.DOTALL) + text[last:]
     may_skip = _SKIPS_OF_JAVASCRIPT.search(text) is not None
     times: dict[str, int] = {}
     for called in _CALLED.finditer(text):
@@ -460,19 +470,26 @@ def _of_python(file: str, text: str, choice: Choice) -> Iterator[Declared]:
     body = _parsed(text)
     if body is None or "__test__" in text:
         return
-    of = _Python(body, text.splitlines(), choice)
+    of = _Python(body, text, choice)
     for node in body:
-        if isinstance(node, ast.ClassDef) and _is_collected(node):
+        if isinstance(node, ast.ClassDef) and _is_collected(node) and not of.is_marked(node):
             may_skip = of.skips(node.body) or of.may_skip(node)
             for inner in node.body:
-                if isinstance(inner, _FUNCTIONS) and of.is_test(inner, node):
+                if isinstance(inner, _FUNCTIONS) and of.is_test(inner):
                     skips = may_skip or of.may_skip(inner)
                     yield Declared(file=file, name=inner.name, group=node.name, may_skip=skips)
         elif isinstance(node, _FUNCTIONS) and of.is_test(node):
             yield Declared(file=file, name=node.name, may_skip=of.may_skip(node))
 
 
+MAX_PYTHON = 256 * 1024
+"""Characters of a module: while a longer one is parsed, nothing else in the daemon goes on."""
+
+
 def _parsed(text: str) -> list[ast.stmt] | None:
+    """Return the statements of a module; None where it is none, or too long."""
+    if len(text) > MAX_PYTHON:
+        return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of its escapes
         try:
@@ -485,80 +502,85 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _IMPORTS = (ast.Import, ast.ImportFrom)
 
 
-def _mentions_skip(node: ast.AST) -> bool:
-    """Return whether code uses something that skips: not by the name of a test alone, nor in a text."""
+def _written(node: ast.AST) -> str:
+    """Return code as text; nothing, where it is nested too deep to be written out."""
+    try:
+        return ast.unparse(node)
+    except RecursionError:
+        return ""
+
+
+def _mentions(node: ast.AST, wanted: re.Pattern[str]) -> bool:
+    """Return whether code uses such a name: not as the name of a test alone, nor in a text."""
     used = (
         one.id if isinstance(one, ast.Name) else one.attr if isinstance(one, ast.Attribute) else one.arg or ""
         for one in ast.walk(node)
         if isinstance(one, (ast.Name, ast.Attribute, ast.arg, ast.keyword))
     )
-    return any(map(_SKIPS.search, used))
+    return any(map(wanted.search, used))
 
 
 def _is_collected(node: ast.ClassDef) -> bool:
     """Whether pytest takes a class for one of tests, as it does by default."""
     has_init = any(isinstance(inner, _FUNCTIONS) and inner.name == "__init__" for inner in node.body)
-    is_case = any(ast.unparse(base).endswith("TestCase") for base in node.bases)
+    is_case = any(_written(base).endswith("TestCase") for base in node.bases)
     return is_case or (node.name.startswith("Test") and not has_init)
 
 
 class _Python:
     """What a module of tests says about them: only what pytest certainly collects is a test."""
 
-    def __init__(self, body: Sequence[ast.stmt], lines: Sequence[str], choice: Choice) -> None:
-        self._lines = lines
+    def __init__(self, body: Sequence[ast.stmt], text: str, choice: Choice) -> None:
         self._choice = choice
+        self._has_skips = _SKIPS.search(text) is not None
+        self._has_marks = _MARKS_ALL.search(text) is not None
         self._plain = set(_PLAIN)
         for node in body:
-            if isinstance(node, ast.Assign) and not _mentions_skip(node):
+            if isinstance(node, ast.Assign) and not self._skips(node):
                 self._plain |= {target.id for target in node.targets if isinstance(target, ast.Name)}
         self._all_skip = choice.skips == "any" or self.skips(body)
-        self._chosen = choice.marks and any("pytestmark" in self._text(node) for node in body)
+        self._chosen = choice.marks and self._has_marks
 
-    def is_test(
-        self, node: ast.FunctionDef | ast.AsyncFunctionDef, inside: ast.ClassDef | None = None
-    ) -> bool:
+    def is_test(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
         """Return whether a function is a test that runs, whatever marks are chosen."""
-        if not node.name.startswith("test") or self._chosen:
+        if not node.name.startswith("test") or self._chosen or self.is_marked(node):
             return False
-        decorators = [*node.decorator_list, *(inside.decorator_list if inside else ())]
-        if self._choice.marks and any(not self._is_plain_mark(one) for one in decorators):
-            return False
-        words = [ast.unparse(one) for one in node.decorator_list]
+        words = [_written(one) for one in node.decorator_list]
         return not any(re.search(r"fixture|overload|contextmanager|property", word) for word in words)
+
+    def is_marked(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
+        """Return whether the marks that are chosen may leave it out."""
+        return self._choice.marks and not all(map(self._is_plain_mark, node.decorator_list))
 
     def may_skip(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
         """Return whether a test, or a class of tests, may skip itself."""
-        if self._all_skip or (isinstance(node, _FUNCTIONS) and _mentions_skip(node)):
+        if self._all_skip or (isinstance(node, _FUNCTIONS) and self._skips(node)):
             return True
         marked = self._choice.skips == "marked" and not all(map(self._is_plain_mark, node.decorator_list))
-        words = [re.split(r"\W", ast.unparse(one))[0] for one in node.decorator_list]
-        return (
-            marked
-            or any(_mentions_skip(one) for one in node.decorator_list)
-            or not self._plain.issuperset(words)
-        )
+        words = [re.split(r"\W", _written(one), maxsplit=1)[0] for one in node.decorator_list]
+        return marked or any(map(self._skips, node.decorator_list)) or not self._plain.issuperset(words)
 
     def skips(self, nodes: Sequence[ast.stmt]) -> bool:
         """Return whether a helper, a fixture or a mark of all may skip tests."""
         for node in nodes:
             is_helper = isinstance(node, _FUNCTIONS) and not node.name.startswith("test")
-            is_mark = isinstance(node, ast.Assign) and "pytestmark" in self._text(node)
-            if (is_helper or is_mark) and _mentions_skip(node):
+            is_mark = self._has_marks and isinstance(node, ast.Assign) and _mentions(node, _MARKS_ALL)
+            if (is_helper or is_mark) and self._skips(node):
                 return True
             if is_mark and self._choice.skips == "marked":
                 return True
         return False
 
+    def _skips(self, node: ast.AST) -> bool:
+        return self._has_skips and _mentions(node, _SKIPS)
+
     def _is_plain_mark(self, node: ast.expr) -> bool:
-        found = re.match(r"(?:pytest\.)?mark\.(\w+)", ast.unparse(node))
-        return found is None or found[1] in _PLAIN_MARKS
-
-    def _text(self, node: ast.stmt) -> str:
-        first = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))])
-        return "\n".join(self._lines[first - 1 : node.end_lineno])
+        code = _written(node)
+        found = re.match(r"(?:pytest\.)?mark\.(\w+)", code)
+        return code != "" and (found is None or found[1] in _PLAIN_MARKS)
 
 
+_MARKS_ALL = re.compile("pytestmark")
 _SKIPS = re.compile(r"skip|xfail|expectedFailure", re.IGNORECASE)
 _SKIPS_OF_JAVASCRIPT = re.compile(
     r"\.(?:skip|todo|runIf)\w*\s*\(|,\s*\{[^{}]{0,200}\b(?:skip|todo)\s*[:,}]|\bx(?:it|test|describe)\s*\("
