@@ -176,7 +176,7 @@ def _moment(found: re.Match[str] | None, now: datetime, local: tzinfo) -> dateti
     if groups.get("wait"):
         return reset_after(groups["wait"], now)
     moment = reset_at(groups["reset"], now, local) if groups.get("reset") else None
-    return moment + ROUNDED_OFF if moment is not None else None
+    return None if moment is None else _later(moment, ROUNDED_OFF.total_seconds())
 
 
 # --- when a limit is over ----------------------------------------------------------------------------
@@ -255,9 +255,9 @@ def _since_1970(text: str) -> datetime | None:
 def _iso(text: str, local: tzinfo) -> datetime | None:
     try:
         moment = datetime.fromisoformat(text.strip())
-    except ValueError:
+        return (moment if moment.tzinfo else moment.replace(tzinfo=local)).astimezone(UTC)
+    except (ValueError, OverflowError):  # it may be before the year 1, or after 9999, in UTC
         return None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=local)).astimezone(UTC)
 
 
 def _zone(text: str) -> tzinfo | None:

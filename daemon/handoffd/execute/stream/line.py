@@ -34,6 +34,9 @@ from handoffd.execute.stream.format import (
 MAX_PLAIN = 1024
 """How much of a plain line the expressions search: on a longer one they might run for hours."""
 
+MAX_KEY_CHARS = 256
+"""Of what tells whether a usage is reported again: readers keep some of them, and write them down."""
+
 Kind = Literal["session", "told", "said", "thought", "tool", "tool_result", "tool_error"]
 
 
@@ -171,7 +174,8 @@ def _stated(data: Mapping[str, Any], rule: UsageRule) -> Stated | None:
         priced=None if cost is None else "provider",
     )
     key = first(data, rule.per) if rule.per else None
-    return Stated(mode=rule.mode, usage=usage, key=key if isinstance(key, str) else None, counts=rule.counts)
+    named = printable(key[:MAX_KEY_CHARS]) if isinstance(key, str) else None
+    return Stated(mode=rule.mode, usage=usage, key=named, counts=rule.counts)
 
 
 # --- the result of the run ---------------------------------------------------------------------------
