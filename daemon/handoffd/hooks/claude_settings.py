@@ -158,6 +158,9 @@ TIMEOUTS_S: Final[Mapping[str, int]] = {
 
 EMPTY: Final = "{}\n"
 
+_LONGEST_COMMAND: Final = 10_000
+"""No command of ours is longer, and to split a long one into words takes seconds."""
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -193,6 +196,8 @@ def without_ours(text: str, file: str, events: Sequence[str] = tuple(TIMEOUTS_S)
 
 def is_ours(command: str) -> bool:
     """Return whether a command is `handoffd hook`, from whichever installation."""
+    if len(command) > _LONGEST_COMMAND:
+        return False
     try:
         words = shlex.split(command)
     except ValueError:
@@ -265,8 +270,10 @@ def _parsed(text: str, file: str) -> Node:
     except json.JSONDecodeError as error:
         message = f"column {error.colno}: this is not JSON: {error.msg}"
         raise InvalidFile((Problem(file=file, line=error.lineno, message=message),)) from None
-    except RecursionError:
-        raise InvalidFile((Problem(file=file, message="it is nested too deep"),)) from None
+    except (RecursionError, ValueError) as error:
+        too_deep = isinstance(error, RecursionError)
+        message = "it is nested too deep" if too_deep else f"this is not JSON: {error}"
+        raise InvalidFile((Problem(file=file, message=message),)) from None
     for key, node, wanted in _shapes(root):
         if not isinstance(node.value, wanted):
             kind = "an object" if wanted is dict else "a list"
@@ -331,7 +338,7 @@ class Node:
 
 
 def tree_of(text: str) -> Node:
-    """Return the tree of a JSON text. Raises json.JSONDecodeError and RecursionError."""
+    """Return the tree of a JSON text. Raises ValueError (json.JSONDecodeError) and RecursionError."""
     json.loads(text)
     return _value(text, _skip(text, 0))
 

@@ -29,7 +29,9 @@ TITLE_CHARACTERS: Final = 120
 MAX_SOURCE: Final = 500
 
 _LINE_END: Final = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
-_HEADING: Final = re.compile(r"\s{0,3}#{1,6}\s+(.*?)[\s#]*$")
+_HEADING: Final = re.compile(r"\s{0,3}#{1,6}\s+(.*)")
+_CLOSING: Final = re.compile(r"(?<![\s#])[\s#]+$")
+"""The look-behind keeps a long row of these from costing its square."""
 _CONTROLS: Final = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 )
@@ -64,11 +66,9 @@ def story_text(text: str, title: str | None = None, source: str | None = None) -
     """
     plain = _LINE_END.sub("\n", text.removeprefix("\ufeff"))
     _check_characters(plain)
-    lines = [line.rstrip() for line in plain.split("\n")]
-    while lines and not lines[0]:
-        del lines[0]
-    while lines and not lines[-1]:
-        del lines[-1]
+    every = [line.rstrip() for line in plain.split("\n")]
+    filled = [number for number, line in enumerate(every) if line]
+    lines = every[filled[0] : filled[-1] + 1] if filled else []
     if not lines:
         raise _invalid("it is empty: say what the story shall bring")
     whole = "\n".join(lines)
@@ -86,8 +86,13 @@ def story_text(text: str, title: str | None = None, source: str | None = None) -
 def title_of(text: str) -> str:
     """Return what the first line of a text says, without the marks of a heading."""
     first = next((line for line in text.split("\n") if line.strip()), "")
-    heading = _HEADING.match(first)
-    return _one_line(heading[1] if heading is not None and heading[1] else first)
+    return _one_line(_heading(first) or first)
+
+
+def _heading(line: str) -> str:
+    """Return what a heading says; empty for a line that is none."""
+    found = _HEADING.match(line)
+    return "" if found is None else _CLOSING.sub("", found[1])
 
 
 def decoded(content: bytes) -> str:
@@ -128,7 +133,7 @@ KEYS: Final = ("id", "title", "blocked_by", "priority")
 """What a story's front matter may say."""
 MOST_URGENT: Final = 1000
 
-_SECOND: Final = re.compile(r"##\s+(\S.*?)[\s#]*$")
+_SECOND: Final = re.compile(r"##\s+\S")
 _FIRST: Final = re.compile(r"#\s")
 _FENCE: Final = re.compile(r"\s{0,3}(?:```|~~~)")
 _WITH_ID: Final = re.compile(r"([A-Z][A-Za-z0-9]{0,19}-[0-9]{1,6})\s*[:：]\s*(\S.*)")
@@ -212,8 +217,8 @@ def _json_of(file: str, content: str) -> Any:
     except json.JSONDecodeError as error:
         line, why = error.lineno, f"column {error.colno}: {error.msg}"
         meant = meant or _AS_JSON.match(text) is not None
-    except RecursionError:
-        why = "it is nested too deeply"
+    except (RecursionError, ValueError) as error:
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else f"{error}"
         meant = meant or _AS_JSON.match(text) is not None
     else:
         if isinstance(found, dict) or (
@@ -274,7 +279,7 @@ def _markdown(
 
 def _heading_of(text: str) -> str | None:
     """Return what the first heading of a text says; None if it has none."""
-    return next((found[1] for line in text.split("\n") if (found := _HEADING.match(line)) and found[1]), None)
+    return next((said for line in text.split("\n") if (said := _heading(line))), None)
 
 
 def _front_matter(file: str, content: str, *, strict: bool) -> tuple[YamlText | None, str]:
