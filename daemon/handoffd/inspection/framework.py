@@ -90,6 +90,8 @@ _HEADING = re.compile(r"(#{1,6})\s+(.*)")
 _LABEL = re.compile(r"ISSUES\s*[:：]", re.IGNORECASE)
 _ITEM = re.compile(r"\s{0,3}[-*+]\s*\[\s*\](.*)")
 _BELOW_ALL_HEADINGS = 7
+_BEGINS_OR_ENDS = re.compile(r"#|\s*```|ISSUES\s*[:：]", re.IGNORECASE)
+"""What every line that begins or ends a section, or a block of code, begins with. Few lines do."""
 
 
 def read_memory(root: str) -> str | None:
@@ -121,6 +123,10 @@ def section_of(text: str, name: str) -> Iterator[str]:
     """Yield the lines of every section of that name, with its heading and what is below it."""
     depth, fenced = 0, False
     for line in text.splitlines():
+        if _BEGINS_OR_ENDS.match(line) is None:
+            if depth:
+                yield line
+            continue
         fenced = fenced != line.lstrip().startswith("```")
         level, title = (0, "") if fenced else _title(line)
         if level and _names(title, name):
@@ -213,11 +219,13 @@ def named_in_history(history: str) -> dict[str, bool]:
     """
     found: dict[str, bool] = {}
     below_done = False
-    for line in history.splitlines():
-        heading = _HISTORY_HEADING.fullmatch(line)
+    for line in filter(None, history.splitlines()):
+        heading = _HISTORY_HEADING.fullmatch(line) if line.startswith("#") else None
         if heading is not None:
             below_done = heading[1].strip().upper() == "DONE"
         ids = tuple(_valid(_ID.findall(line)))
+        if not ids:
+            continue
         if heading is not None and heading[1].startswith("Reopen"):
             found |= dict.fromkeys(ids[:1], False)
         elif _DENIED.search(line) or _STEPS.search(line):

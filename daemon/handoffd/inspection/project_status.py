@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -21,6 +20,7 @@ from handoffd.files.rooted import read_project_file
 from handoffd.files.state_file import MAIN, read_state
 from handoffd.inspection.framework import Framework, detect_framework, memory_summary, read_memory
 from handoffd.inspection.own_files import book_of, shipped_layers, table_of
+from handoffd.inspection.suites import toml_of
 from handoffd.protocol.rules import DONE, Rule, RuleBook
 from handoffd.protocol.state import ParsedState, State, TestCounts, parse_state
 from handoffd.protocol.story import expand, relative_path
@@ -266,7 +266,7 @@ def _from_package_json(text: str) -> object:
 
 
 def _from_pyproject(text: str) -> object:
-    table = tomllib.loads(text)
+    table = toml_of(text)
     return table.get("project", {}).get("name") or table.get("tool", {}).get("poetry", {}).get("name")
 
 
@@ -276,7 +276,7 @@ def _from_go_mod(text: str) -> object:
 
 
 def _from_cargo(text: str) -> object:
-    return tomllib.loads(text).get("package", {}).get("name")
+    return toml_of(text).get("package", {}).get("name")
 
 
 _NAMES: tuple[tuple[str, Callable[[str], object]], ...] = (

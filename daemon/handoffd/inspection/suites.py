@@ -41,6 +41,10 @@ _LOCKS: Final = {
 _MANAGERS: Final = frozenset(_LOCKS.values())
 _NOTHING: Final = re.compile(r"\s*(?:(?:echo\b[^&|;]*|exit(?:\s+\d+)?|true|:)\s*(?:&&|\|\||;|$)\s*)*")
 """A script that says or ends something and tests nothing, such as the one `npm init` writes."""
+_LONGEST_SCRIPT: Final = 16 * 1024
+"""To split a longer one into words takes seconds."""
+_LONGEST_LINE: Final = 16 * 1024
+"""Of TOML: a key of thousands of parts takes tomllib the square of their number."""
 _FOR_A_SHELL: Final = re.compile(r"[;&|<>$`()\\\n]")
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 _PATTERN: Final = re.compile(r"[*?\[\]{}!~]")
@@ -143,6 +147,8 @@ def _of_script(manager: str, typed: tuple[str, ...], package: Mapping[str, Any],
 
 def _words(script: str) -> list[str]:
     """Return the words of a script from its runner on; what only sets the scene for it is left out."""
+    if len(script) > _LONGEST_SCRIPT:
+        return []
     try:
         words = shlex.split(script)
     except ValueError:
@@ -289,7 +295,7 @@ _OF_GRADLE: Final = "**/build/test-results/test/TEST-*.xml"
 _GRADLE: Final = frozenset({"build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts"})
 _MAKEFILES: Final = ("GNUmakefile", "makefile", "Makefile")  # in make's own order
 _RULE: Final = re.compile(r"^(?P<targets>[^\s#:=][^#:=\n]{0,1000}?)[ \t]*:(?::(?!=)|(?![:=]))", re.MULTILINE)
-_USE: Final = re.compile(r"^\s*use\s*(?:\((?P<many>[^)]*)\)|(?P<one>\S+))", re.MULTILINE)
+_USE: Final = re.compile(r"^[ \t]*use\s*(?:\((?P<many>[^()]*)\)|(?P<one>\S+))", re.MULTILINE)
 _PLAIN_PATH: Final = re.compile(r"(?!/)[\w./@+-]+")
 _NOT_LOOKED_INTO: Final = frozenset(
     {
@@ -375,9 +381,16 @@ def _text(folder: Path, name: str) -> str | None:
     return None if body is None or len(body) > _MAX_BYTES else body.decode("utf-8", "replace")
 
 
+def toml_of(text: str) -> dict[str, Any]:
+    """Return what a TOML text says. Raises ValueError, also for a line that no person writes."""
+    if any(len(line) > _LONGEST_LINE for line in text.split("\n")):
+        raise ValueError(f"has a line of more than {_LONGEST_LINE:,} characters")
+    return tomllib.loads(text)
+
+
 def _toml(folder: Path, name: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(_text(folder, name) or "")
+        return toml_of(_text(folder, name) or "")
     except (ValueError, RecursionError):
         return {}  # not ours, and not readable
 

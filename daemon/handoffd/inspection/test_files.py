@@ -13,7 +13,6 @@ import os
 import re
 import shutil
 import stat
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -27,6 +26,7 @@ from handoffd.execute.checks import read_bounded
 from handoffd.execute.proof import WRITTEN_IN, Kind, Sealed
 from handoffd.files.atomic import digest_of
 from handoffd.git.worktree import remove_tree
+from handoffd.inspection.suites import toml_of
 
 MOST_FILES: Final = 20_000
 MOST_LOOKS: Final = 400_000
@@ -426,7 +426,7 @@ def sections_of(name: str, body: bytes, command: Sequence[str]) -> dict[str, Any
 def _of_package(body: bytes, command: Sequence[str]) -> dict[str, Any]:
     package = json.loads(body)
     found = {key: package[key] for key in (*_OF_PACKAGE, "imports") if key in package}
-    scripts = package.get("scripts") or {}
+    scripts = _mapping(package.get("scripts"))
     if run := {key: scripts[key] for key in _scripts_run(scripts, command)}:
         found["scripts"] = run
     return found
@@ -434,17 +434,21 @@ def _of_package(body: bytes, command: Sequence[str]) -> dict[str, Any]:
 
 def _scripts_run(scripts: Mapping[str, Any], command: Sequence[str]) -> list[str]:
     """Return the scripts that a test command may run, and the ones that these name."""
-    words = {*command}
-    wanted = [name for name in scripts if _TESTS.fullmatch(name) or name in words]
+    wanted = [name for name in scripts if _TESTS.fullmatch(name) or name in command]
+    known = {*wanted}
     for name in wanted:  # grows meanwhile
-        said = set(re.split(r"[^\w:.\-]+", str(scripts[name])))
-        also = (other for other in scripts if other in said or other in {f"pre{name}", f"post{name}"})
-        wanted += [other for other in also if other not in wanted]
+        said = {f"pre{name}", f"post{name}", *re.split(r"[^\w:.\-]+", str(scripts[name]))}
+        wanted += (also := (said & scripts.keys()) - known)
+        known |= also
     return sorted(wanted)
 
 
+def _mapping(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
 def _of_pyproject(body: bytes, _: Sequence[str]) -> dict[str, Any]:
-    document = tomllib.loads(body.decode("utf-8-sig"))
+    document = toml_of(body.decode("utf-8-sig"))
     found: dict[str, Any] = {}
     for keys in _OF_PYPROJECT:
         section: Any = document
@@ -545,15 +549,15 @@ def _package(now: bytes, before: bytes | None, command: Sequence[str]) -> bytes:
     if said is None or says is None:
         return before or b"{}"
     package = json.loads(now)
-    scripts = {**(package.get("scripts") or {})}
-    for name in says.get("scripts", {}):
-        scripts.pop(name, None)
-    scripts.update(said.get("scripts", {}))
+    own, of_tests = _mapping(package.get("scripts")), says.get("scripts", {})
+    scripts = {name: run for name, run in own.items() if name not in of_tests} | said.get("scripts", {})
     kept = {key: value for key, value in package.items() if key not in (*_OF_PACKAGE, "scripts")}
     rest = {key: value for key, value in said.items() if key != "scripts"}
     if "imports" in rest:  # further ones are the program's
-        rest["imports"] = {**(kept.get("imports") or {}), **rest["imports"]}
-    return json.dumps({**kept, "scripts": scripts, **rest}, indent=2).encode()
+        rest["imports"] = {**_mapping(kept.get("imports")), **_mapping(rest["imports"])}
+    with suppress(RecursionError):  # what is nested deep can be read, and not written
+        return json.dumps({**kept, "scripts": scripts, **rest}, indent=2).encode()
+    return before or b"{}"
 
 
 def _write(root: Path, path: str, content: bytes, mode: str, target: str = "") -> None:
