@@ -28,6 +28,7 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    FailFast,
     Field,
     PlainSerializer,
     PrivateAttr,
@@ -65,6 +66,8 @@ Moment = Annotated[
 """A moment in UTC, RFC 3339 in files."""
 
 _Count = Annotated[int, Field(strict=True, ge=0, le=MAX_NUMBER)]
+_Names = Annotated[tuple[str, ...], FailFast()]
+"""Of many wrong items only the first is reported: half a million in one file would take seconds."""
 _Ordinal = Annotated[int, Field(strict=True, ge=1, le=MAX_NUMBER)]
 
 
@@ -201,10 +204,10 @@ class State(BaseModel):
     completed_at: Moment | None = Field(None, description="When the attempt ended (RFC 3339, UTC).")
     timeout_min: Minutes = Field(5, description="Minutes an attempt may take; 0 for no limit.")
     tests: TestCounts | None = Field(None, description="Test results of the attempt.")
-    failing_tests: tuple[str, ...] = Field((), description="Names of the tests that fail.")
+    failing_tests: _Names = Field((), description="Names of the tests that fail.")
     lint_pass: bool | None = Field(None, strict=True, description="Result of the rule's post_check.")
-    files_changed: tuple[str, ...] = Field((), description="Files the step changed.")
-    blocked_by: tuple[str, ...] = Field(
+    files_changed: _Names = Field((), description="Files the step changed.")
+    blocked_by: _Names = Field(
         (), description="Stories that must be done first; max_attempts_exceeded is reserved."
     )
     human_note: str | None = Field(None, description="A person's note for the next prompt.")
