@@ -482,7 +482,7 @@ def _of_python(file: str, text: str, choice: Choice) -> Iterator[Declared]:
             yield Declared(file=file, name=node.name, may_skip=of.may_skip(node))
 
 
-MAX_PYTHON = 256 * 1024
+MAX_PYTHON = 128 * 1024
 """Characters of a module: while a longer one is parsed, nothing else in the daemon goes on."""
 
 

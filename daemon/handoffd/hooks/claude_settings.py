@@ -28,7 +28,7 @@ from handoffd.files.rooted import open_file, open_parent
 
 SHARED: Final = ".claude/settings.json"
 LOCAL: Final = ".claude/settings.local.json"
-MAX_BYTES: Final = 1024 * 1024
+MAX_BYTES: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +158,8 @@ TIMEOUTS_S: Final[Mapping[str, int]] = {
 
 EMPTY: Final = "{}\n"
 
+_MOST_OURS: Final = 10
+"""Of one file: for each that is taken out the file is read again."""
 _LONGEST_COMMAND: Final = 10_000
 """No command of ours is longer, and to split a long one into words takes seconds."""
 
@@ -189,6 +191,10 @@ def with_ours(text: str, file: str, command: str, events: Sequence[str]) -> str:
 
 def without_ours(text: str, file: str, events: Sequence[str] = tuple(TIMEOUTS_S)) -> str:
     """Return the text without our hooks, and without what held nothing else. Raises InvalidFile."""
+    ours = sum(one.event in events and is_ours(one.command) for one in commands(text, file))
+    if ours > _MOST_OURS:
+        message = f"has {ours} hooks of handoffd; it never adds more than {len(TIMEOUTS_S)}: delete some"
+        raise InvalidFile((Problem(file=file, key="hooks", message=message),))
     while (shorter := _one_less(text, file, events)) is not None:
         text = shorter
     return text
@@ -304,6 +310,10 @@ def _shapes(root: Node) -> Iterator[tuple[str, Node, type]]:
 _DECODER = json.JSONDecoder()
 _BLANK = re.compile(r"[ \t\r\n]*")
 _INDENT = re.compile(r"[ \t]*")
+_HOLD_HOOKS: Final = frozenset({0, 3})
+"""The levels of the settings and of a group: of their members, only `hooks` counts."""
+_HOOK: Final = 5
+"""The level of one hook, the innermost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,14 +353,22 @@ def tree_of(text: str) -> Node:
     return _value(text, _skip(text, 0))
 
 
-def _value(text: str, at: int) -> Node:
+def _leaf(text: str, at: int) -> Node:
+    value, end = _DECODER.raw_decode(text, at)
+    return Node(at, end, value)
+
+
+def _value(text: str, at: int, level: int = 0) -> Node:
+    """Return the tree of a value: the settings, their hooks, an event's groups, a group, its hooks, one hook.
+
+    What is beside or below these has no members: with every value as a node, a long file takes seconds.
+    """
     if text[at] not in "{[":
-        value, end = _DECODER.raw_decode(text, at)
-        return Node(at, end, value)
+        return _leaf(text, at)
     members = []
     place = _skip(text, at + 1)
     while text[place] not in "}]":
-        member = _member(text, place, keyed=text[at] == "{")
+        member = _member(text, place, keyed=text[at] == "{", level=level)
         members.append(member)
         place = _skip(text, member.end)
         if text[place] == ",":
@@ -361,12 +379,13 @@ def _value(text: str, at: int) -> Node:
     return Node(at, place + 1, value, tuple(members))
 
 
-def _member(text: str, at: int, *, keyed: bool) -> Member:
+def _member(text: str, at: int, *, keyed: bool, level: int) -> Member:
     if not keyed:
-        return Member(at, None, _value(text, at))
+        return Member(at, None, _value(text, at, level + 1))
     key, end = _DECODER.raw_decode(text, at)
-    colon = _skip(text, end)
-    return Member(at, key, _value(text, _skip(text, colon + 1)))
+    start = _skip(text, _skip(text, end) + 1)
+    is_tree = key == "hooks" if level in _HOLD_HOOKS else level < _HOOK
+    return Member(at, key, _value(text, start, level + 1) if is_tree else _leaf(text, start))
 
 
 def _skip(text: str, at: int) -> int:

@@ -555,9 +555,8 @@ def _package(now: bytes, before: bytes | None, command: Sequence[str]) -> bytes:
     rest = {key: value for key, value in said.items() if key != "scripts"}
     if "imports" in rest:  # further ones are the program's
         rest["imports"] = {**_mapping(kept.get("imports")), **_mapping(rest["imports"])}
-    with suppress(RecursionError):  # what is nested deep can be read, and not written
-        return json.dumps({**kept, "scripts": scripts, **rest}, indent=2).encode()
-    return before or b"{}"
+    # Without an indent: with one, each value of what is nested deep goes through a generator for each level.
+    return json.dumps({**kept, "scripts": scripts, **rest}).encode()
 
 
 def _write(root: Path, path: str, content: bytes, mode: str, target: str = "") -> None:

@@ -135,6 +135,9 @@ def test_a_command_with_arguments_is_one_command() -> None:
     assert (Found("Stop", "/bin/handoffd hook", 5),) == commands(text, "f")
 
 
+ONE_OF_OURS = '{"type": "command", "command": "handoffd hook"}, '
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -147,6 +150,8 @@ def test_a_command_with_arguments_is_one_command() -> None:
         ('{"hooks": {"Stop": [{"hooks": 5}]}}', "hooks.Stop.0.hooks: must be a list"),
         ('{"hooks": {"Stop": [{"hooks": [5]}]}}', "hooks.Stop.0.hooks.0: must be an object"),
         ('{"a": ' + "[" * 100_000, "nested too deep"),
+        ('{"a": ' + "9" * 4301 + "}", "this is not JSON: Exceeds the limit"),
+        ('{"hooks": {"Stop": [{"hooks": [' + ONE_OF_OURS * 11 + "{}]}]}}", "hooks: has 11 hooks of handoffd"),
     ],
 )
 def test_a_text_that_claude_code_could_not_read_is_refused(text: str, said: str) -> None:
