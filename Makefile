@@ -6,16 +6,17 @@ BIN := $(VENV)/bin
 RUNS := $(VENV)/.runs
 READY := $(VENV)/.ready
 RUNNERS := $(VENV)/.runners/.ready
+FUZZER := $(VENV)/.fuzzer
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # Compiled modules are kept, whatever the caller's environment says: without them each of the hundreds of daemons
 # that the tests start takes another second, and each worker compiles all tests.
 export PYTHONDONTWRITEBYTECODE =
 
-TESTS := tests/unit tests/acceptance tests/support tests/test_architecture.py
+TESTS := tests/unit tests/acceptance tests/support tests/fuzz tests/test_architecture.py
 HARNESSES := tests/integration tests/chaos tests/soak tests/differential tests/peers
 
-.PHONY: demo test runners verify whole test-repeat lint bench bench-scale bench-past bench-watch bench-stream bench-hook bench-first-step bench-snapshots bench-clones bench-steps bench-beside bench-peers chaos soak test-executors test-systemd test-systemd-vm differential fuzz-api red-team schema screens phrases clean
+.PHONY: demo test runners verify whole test-repeat lint bench bench-scale bench-past bench-watch bench-stream bench-hook bench-first-step bench-snapshots bench-clones bench-steps bench-beside bench-peers chaos soak test-executors test-systemd test-systemd-vm differential fuzz fuzz-api red-team schema screens phrases clean
 
 demo: $(RUNS)  ## One story, end to end, under the real daemon (YES=1, or no terminal: the review approves itself)
 	@$(BIN)/handoffd demo $(if $(YES),--yes) $(if $(DIR),--directory "$(DIR)")
@@ -96,6 +97,9 @@ test-systemd: $(READY)  ## The services under a real systemd, in boxes on this m
 red-team: $(READY)  ## Every attack of docs/explanation/threats.md on a running daemon; prints the table
 	@PYTHONPATH=daemon:. $(BIN)/python -m tests.red_team $(ARGS)
 
+fuzz: $(FUZZER)  ## Every reader of foreign text, given what may break it (ARGS="--minutes 10 --only handoff,report")
+	@$(BIN)/python -m tests.fuzz.campaign $(ARGS)
+
 fuzz-api: $(READY)  ## The control API of a real daemon, asked by schemathesis (ARGS="--max-examples 200")
 	@PYTHONPATH=daemon:. $(BIN)/python -m tests.fuzz $(ARGS)
 
@@ -133,6 +137,10 @@ $(READY): pyproject.toml
 $(RUNNERS): $(wildcard tests/data/runners/*/*.json) | $(READY)
 	@echo "Installing vitest and jest into $(VENV)/.runners (once; seconds, and the download of 20 MB) ..."
 	@$(BIN)/python -m tests.support.javascript
+	@touch $@
+
+$(FUZZER): | $(READY)
+	@$(PIP) "atheris>=2.3" || echo "atheris cannot be installed: inputs will be changed by chance, not by coverage."
 	@touch $@
 
 clean:
