@@ -32,12 +32,13 @@ from handoffd.execute.base import ExitRecord
 from handoffd.execute.ending import Ended, ending_of
 from handoffd.execute.evidence import Baseline, TestOutput, evidence_of, measured
 from handoffd.execute.meter import Note
-from handoffd.execute.proof import Choice, Sealed, choice_of, declared_in, names_in
+from handoffd.execute.proof import Choice, Kind, Sealed, choice_of, declared_in, names_in
 from handoffd.execute.registry import ExecutorBook, Layer, load_book, shipped_layer
 from handoffd.execute.reports import junit
 from handoffd.execute.stream.format import StreamFormat
 from handoffd.execute.stream.reader import StreamReader, last_words, plain_words
 from handoffd.files.atomic import digest_of
+from handoffd.git.landing import paths_in
 from handoffd.hooks.claude_settings import commands, with_ours, without_ours
 from handoffd.hooks.event import NotAnEventError, parse_event
 from handoffd.inspection import framework
@@ -58,6 +59,7 @@ from handoffd.protocol.story_text import decoded, stories_in, story_in
 from handoffd.settings.loading import held, load, load_project
 from handoffd.settings.model import ProjectSettings, TestSettings
 from handoffd.track.attempts import OUTPUT_END_BYTES, exit_of
+from handoffd.track.second_run import Named
 
 Reader = Callable[[bytes], None]
 
@@ -197,6 +199,18 @@ def manifests(body: bytes) -> None:
         put(f"manifests/{name}", body)
         project_name(str(root))
         (root / name).unlink()
+
+
+def named(body: bytes) -> None:
+    """Files that settings of tests name: a Makefile, a script, a package, a conftest.py, settings of jest."""
+    names = ("Makefile", "run.sh", "package.json", "conftest.py", "jest.config.js", "tox.ini")
+    for name in names:
+        path = put(f"named/{name}", body)
+        kind: Kind = "test" if name == "conftest.py" else "setting"
+        known = {name: Sealed(kind=kind, seal="-", content="-", mode="file")}
+        Named(path.parent, "", known, ("make", "test", "run.sh")).files()
+        path.unlink()
+    paths_in(body[: 256 * 1024])
 
 
 def sources(body: bytes) -> None:

@@ -57,6 +57,14 @@ ROWS: Final[Mapping[str, tuple[Row, ...]]] = {
     "state": (
         Row(b'{"project": "p", "step": "s", "status": "pass", "failing_tests": [', b"1,", b"1]}", 500_000),
     ),
+    "named": (
+        Row(b"A = " + _row(b"x", 100_000) + b"\ntest:\n", b"\t$(A)\n", size=250_000),
+        Row(b"test:" + _row(b" a{n}", 9000) + b"\n", b"a{n}: b{n}\n", size=250_000),
+        Row(b"import ", b"a.", b"a\n", 250_000),
+        Row(b"from ", b".", b" \n", 250_000),
+        Row(b"", b"a", b"\n", 250_000),
+    ),
+    "papers": (Row(b"## NOW\n## x", b" #", b"x\n", 250_000),),
     "sources": (
         Row(b"", b"\\'", b"\n"),
         Row(b"", b"/*\n"),
@@ -64,9 +72,9 @@ ROWS: Final[Mapping[str, tuple[Row, ...]]] = {
         Row(_row(b"func TestA{n}(t *testing.T) {}\n", 15_000), b"func x() {}\n"),
     ),
     "python": (
-        Row(b"pytestmark = 1\n", b"a=1;", size=125_000),
-        Row(b"class A:\n", b" def pytest_collection_modifyitems(skip): pass\n", size=125_000),
-        Row(_row(b"@pytest.mark.anyio\n", 3000) + b"class TestA:\n", b" def test_{n}(s): 1\n", size=125_000),
+        Row(b"pytestmark = 1\n", b"a=1;", size=64_000),
+        Row(b"class A:\n", b" def pytest_collection_modifyitems(skip): pass\n", size=64_000),
+        Row(_row(b"@pytest.mark.anyio\n", 1500) + b"class TestA:\n", b" def test_{n}(s): 1\n", size=64_000),
     ),
     "suites": (
         Row(b"", b"\n", size=250_000),
@@ -75,9 +83,10 @@ ROWS: Final[Mapping[str, tuple[Row, ...]]] = {
         Row(b'{"scripts": {"test": "', b"{", b'"}}'),
     ),
     "manifests": (
-        Row(b'{"scripts": {"test": "a"', b', "test:{n}": "a"', b"}}"),
-        Row(b"[tool", b". l", b"]\n"),
-        Row(b'{"a": ' + _row(b"[", 700), b"1,", b"1" + _row(b"]", 700) + b"}"),
+        Row(b'{"scripts": {"test": "a"', b', "test:{n}": "a"', b"}}", 250_000),
+        Row(b"[tool", b". l", b"]\n", 250_000),
+        Row(b"", b"a" + _row(b".b", 4000) + b".c{n} = 1\n", size=250_000),
+        Row(b'{"a": ' + _row(b"[", 700), b"1,", b"1" + _row(b"]", 700) + b"}", 250_000),
     ),
     "hook-settings": (
         Row(b'{"hooks": {"Stop": [{"hooks": [{"command": "', b"o", b'"}]}]}}', 64_000),

@@ -108,9 +108,10 @@ _ALL: Final = (
         samples=("docs/how-to/stories.md", "CHANGELOG.md"),
     ),
     Target(name="suites", read=readers.suites, most=1024 * KIB, words=words.JSON),
-    Target(name="manifests", read=readers.manifests, most=1024 * KIB, words=words.JSON),
+    Target(name="manifests", read=readers.manifests, most=256 * KIB, words=words.JSON),
+    Target(name="named", read=readers.named, most=256 * KIB, words=(*words.SOURCES, *words.JSON)),
     Target(name="sources", read=readers.sources, most=1024 * KIB, words=words.SOURCES),
-    Target(name="python", read=readers.sources_python, most=128 * KIB, words=words.SOURCES),
+    Target(name="python", read=readers.sources_python, most=64 * KIB, words=words.SOURCES),
     Target(
         name="template", read=readers.template, most=64 * KIB, words=words.TEMPLATE,
         samples=("config/prompts/en/**/*.j2",),

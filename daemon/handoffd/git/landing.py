@@ -53,7 +53,8 @@ _ALONE = b"\nThe branch was rewritten since the story began: this is what the st
 _MOST_NAMED = 10
 _PAPERS = (".md", ".txt", ".feature", ".yaml", ".yml", ".json", ".lock")
 _MOST_PAPERS, _MOST_READ = 50, 256 * 1024
-_PATH = re.compile(r"[\w./-]*\w\.\w+")
+_PATH = re.compile(r"(?<![\w./-])[\w./-]*\w\.\w+")
+"""The look-behind keeps a long word from costing its square."""
 
 
 class Merge(Struct, frozen=True, kw_only=True):
@@ -305,9 +306,7 @@ class Landing:
             named: set[str] = set()
             for path in papers:
                 text = git.run("cat-file", "blob", f"{end}:{path}", fine=(0, 128))[:_MOST_READ]
-                named |= there & {
-                    word.removeprefix("./") for word in _PATH.findall(text.decode(errors="replace"))
-                }
+                named |= there & paths_in(text)
             return frozenset(path for path in changed | named if not path.endswith(_PAPERS))
 
     def _merged(
@@ -527,6 +526,11 @@ def cut_off(state_dir: Path) -> tuple[str, ...]:
     """Return the projects in which a landing was cut off. Blocks."""
     notes = (state_dir / "snapshots").glob(f"*/{_NOTE}")
     return tuple(os.fsdecode((note.parent / "root").read_bytes()) for note in notes)
+
+
+def paths_in(text: bytes) -> set[str]:
+    """Return the words of a text that may be paths of files."""
+    return {word.removeprefix("./") for word in _PATH.findall(text.decode(errors="replace"))}
 
 
 def _paths(listed: bytes) -> set[str]:

@@ -20,6 +20,7 @@ from handoffd.files.rooted import open_file, read_project_file
 from handoffd.inspection.framework import MEMORY, section_of
 from handoffd.inspection.project_status import one_line
 from handoffd.protocol.handoff_text import handoff_pieces
+from handoffd.protocol.story_text import heading_in
 
 Subject = Literal["left", "done", "purpose", "rules", "last", "history"]
 
@@ -44,6 +45,7 @@ _OTHERS: Final[Mapping[str, tuple[str, ...]]] = {
 
 _COMMENT: Final = re.compile(r"<!--.*?(?:-->|$)", re.DOTALL)
 _MARKS: Final = re.compile(r"^(?:[\s>]|[-*+]\s(?!\s*$)|\[[ ]?\])*")
+_BELOW_THE_TITLE: Final = re.compile(r"\s{0,3}##")
 _TICKED: Final = re.compile(r"^\s*[-*+]\s*\[[xX]\]")
 _RULER: Final = re.compile(r"^[\s|:=*_-]*$|^\s*(?:```|~~~)")
 
@@ -149,8 +151,8 @@ def _told(lines: Iterable[str]) -> list[str]:
 def _plain(line: str) -> str:
     if line.startswith("# "):
         return ""  # the title says which paper it is
-    heading = re.match(r"\s{0,3}#{2,6}\s+(.*?)[\s#]*$", line)
-    text = f"{heading[1].rstrip(':')}:" if heading and heading[1] else _MARKS.sub("", line, count=1)
+    heading = heading_in(line) if _BELOW_THE_TITLE.match(line) else ""
+    text = f"{heading.rstrip(':')}:" if heading else _MARKS.sub("", line, count=1)
     shown = "".join(sign if sign.isprintable() else " " for sign in " ".join(text.split()))
     return shown if len(shown) <= LINE_CHARACTERS else f"{shown[: LINE_CHARACTERS - 1]}…"
 

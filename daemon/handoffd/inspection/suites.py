@@ -43,7 +43,8 @@ _NOTHING: Final = re.compile(r"\s*(?:(?:echo\b[^&|;]*|exit(?:\s+\d+)?|true|:)\s*
 """A script that says or ends something and tests nothing, such as the one `npm init` writes."""
 _LONGEST_SCRIPT: Final = 16 * 1024
 """To split a longer one into words takes seconds."""
-_LONGEST_LINE: Final = 16 * 1024
+_STRING: Final = re.compile(r"""\"(?:[^"\\\n]|\\.)*+\"?|'[^'\n]*+'?""")
+_LONG_KEY: Final = re.compile(r"(?<![\w-])(?:[\w-]+[ \t]*\.[ \t]*){32}")
 """Of TOML: a key of thousands of parts takes tomllib the square of their number."""
 _FOR_A_SHELL: Final = re.compile(r"[;&|<>$`()\\\n]")
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
@@ -382,9 +383,9 @@ def _text(folder: Path, name: str) -> str | None:
 
 
 def toml_of(text: str) -> dict[str, Any]:
-    """Return what a TOML text says. Raises ValueError, also for a line that no person writes."""
-    if any(len(line) > _LONGEST_LINE for line in text.split("\n")):
-        raise ValueError(f"has a line of more than {_LONGEST_LINE:,} characters")
+    """Return what a TOML text says. Raises ValueError, also for a key of more parts than a person writes."""
+    if _LONG_KEY.search(_STRING.sub("s", text)) is not None:
+        raise ValueError("has a key of more than 32 parts")
     return tomllib.loads(text)
 
 
@@ -483,6 +484,37 @@ def _make(folder: Path, names: frozenset[str]) -> Tests | None:
     targets = {target for rule in _RULE.finditer(text) for target in rule["targets"].split()}
     wanted = next((name for name in ("test", "check") if name in targets), None)
     return _by_exit_code("make", wanted) if wanted is not None else None
+
+
+_MAX_EXPANDED: Final = 1024 * 1024
+
+
+def expanded(text: str, values: Mapping[str, str]) -> str:
+    """Return a Makefile with values in place of its variables, until they are as long as a file may be."""
+    room = _MAX_EXPANDED
+
+    def value(found: re.Match[str]) -> str:
+        nonlocal room
+        said = values.get(found[1], found[0])
+        room -= len(said)
+        return said if room >= 0 else ""
+
+    return re.sub(r"\$[({](\w+)[)}]", value, text)
+
+
+def rules_in(text: str) -> list[tuple[list[str], list[str], list[str]]]:
+    """Return the rules of a Makefile: targets, what they need, and their lines."""
+    rules: list[tuple[list[str], list[str], list[str]]] = []
+    for line in text.splitlines()[:20_000]:
+        if line[:1] in {" ", "\t"}:
+            if rules:
+                rules[-1][2].append(line)
+            continue
+        names, colon, needs = line.partition(":")
+        if colon and "=" not in names and not needs.startswith("=") and not line.startswith("#"):
+            needs, _, inline = needs.lstrip(":").partition(";")
+            rules.append((names.split(), needs.split(), [inline]))
+    return rules
 
 
 def _by_exit_code(*command: str) -> Tests:

@@ -86,10 +86,10 @@ def story_text(text: str, title: str | None = None, source: str | None = None) -
 def title_of(text: str) -> str:
     """Return what the first line of a text says, without the marks of a heading."""
     first = next((line for line in text.split("\n") if line.strip()), "")
-    return _one_line(_heading(first) or first)
+    return _one_line(heading_in(first) or first)
 
 
-def _heading(line: str) -> str:
+def heading_in(line: str) -> str:
     """Return what a heading says; empty for a line that is none."""
     found = _HEADING.match(line)
     return "" if found is None else _CLOSING.sub("", found[1])
@@ -279,7 +279,7 @@ def _markdown(
 
 def _heading_of(text: str) -> str | None:
     """Return what the first heading of a text says; None if it has none."""
-    return next((said for line in text.split("\n") if (said := _heading(line))), None)
+    return next((said for line in text.split("\n") if (said := heading_in(line))), None)
 
 
 def _front_matter(file: str, content: str, *, strict: bool) -> tuple[YamlText | None, str]:

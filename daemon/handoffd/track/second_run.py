@@ -47,6 +47,7 @@ from handoffd.execute.sandbox.plan import LANDLOCK, OFF
 from handoffd.execute.sandbox.planning import combined
 from handoffd.files.run_removal import bytes_below
 from handoffd.git.worktree import Blobs, remove_tree, top_of_clone
+from handoffd.inspection.suites import expanded, rules_in
 from handoffd.inspection.test_files import (
     CHANGED_ONLY,
     MADE_BY,
@@ -305,6 +306,9 @@ def _copy(top: Path, into: Path) -> None:
 
 # --- what a runner's settings name --------------------------------------------------------------------
 MOST_NAMED = 300
+_MOST_LOOKS = 50_000
+"""For files that are named and may not be there."""
+_LONGEST = 300
 _DEEP = 3
 _OF_JAVASCRIPT = (".js", ".cjs", ".mjs", ".ts", ".cts", ".mts", ".jsx", ".tsx", ".json")
 _TO_ELSEWHERE = frozenset({".ai", ".git", ".venv", "node_modules", "venv"})
@@ -315,7 +319,8 @@ _PLUGINS = re.compile(
 _QUOTED = re.compile(r"""["'`]([^"'`\n]{1,300})["'`]""")
 _IMPORTED = re.compile(r"""\b(?:from|import|require)[\s(]{0,20}["'](\.{1,2}/[^"'\n]{1,300})["']""")
 _PYTHON_IMPORT = re.compile(
-    r"^[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+import[ \t(]+([\w, \t]*)|import[ \t]+([\w., \t]+))", re.MULTILINE
+    r"^[ \t]*(?:from[ \t]+(\.*\w[\w.]*|\.+)[ \t]+import[ \t(]+([\w, \t]*)|import[ \t]+([\w., \t]+))",
+    re.MULTILINE,
 )
 _SETS_UP_TESTS = re.compile(
     r"""["']?\b(?:setupFiles\w*|global(?:Setup|Teardown)|testEnvironment|environment|runner|testRunner|reporters"""
@@ -344,6 +349,7 @@ class Named:
         self._found: dict[str, Sealed] = {}
         self._of_tests: frozenset[str] | None = None
         self._pending: list[tuple[str, int]] = []
+        self._looks = 0
         self._words = {word for part in command[:100] for word in part.split()}
         """What may be the targets of a Makefile."""
         self._on_path: list[str] = []
@@ -404,28 +410,36 @@ class Named:
         values = dict(_ASSIGNED.findall(text))
         on_path = re.sub(r"\$[({]CURDIR[)}]/|\./", "", values.get("PATH", "")).strip().split(":")
         self._on_path = [f"{self._within}{folder}/" for folder in on_path if re.fullmatch(r"[\w.-]+", folder)]
-        for _ in range(2):  # a value may have another one in it
-            text = re.sub(r"\$[({](\w+)[)}]", lambda found: values.get(found[1], found[0]), text)
+        text = expanded(expanded(text, values), values)  # a value may have another one in it
         for line in _INCLUDED.findall(text):
             for word in line.split():
                 self._file(word, (self._within, beside), depth)
                 self._not_made(f"{self._within}{word}")
-        rules = _rules(text)
+        rules = rules_in(text)
         wanted = [name for names, _, _ in rules for name in names if name in self._words]
         wanted += [] if wanted else [name for names, _, _ in rules[:1] for name in names]
-        for target in wanted:  # grows meanwhile
-            for names, needs, lines in rules:
-                if target in names:
-                    self._not_made(f"{beside}{target}")
-                    wanted += [one for one in needs if one not in wanted]
-                    for line in lines:
-                        self._shell(line, (self._within, beside), depth)
+        of: dict[str, list[int]] = {}
+        for number, (names, _, _) in enumerate(rules):
+            for name in names:
+                of.setdefault(name, []).append(number)
+        wanted, done = list(dict.fromkeys(wanted)), set[int]()
+        known = {*wanted}
+        for target in (one for one in wanted if one in of):  # grows meanwhile
+            self._not_made(f"{beside}{target}")
+            for number in (one for one in of.pop(target) if one not in done):
+                done.add(number)
+                wanted += [one for one in dict.fromkeys(rules[number][1]) if one not in known]
+                known.update(rules[number][1])
+                for line in rules[number][2]:
+                    self._shell(line, (self._within, beside), depth)
 
     def _not_made(self, path: str) -> None:
         """Note that a file is not there, or since when: make would read it, or would take it for made."""
         path = os.path.normpath(path)
         plain = re.fullmatch(r"(?![./]*\.\./|/)[\w./@+-]{1,300}", path) is not None
-        if plain and path not in {*self._known, *self._found} and not os.path.isdir(self._top / path):
+        if not plain or path in self._known or path in self._found or not self._may_look():
+            return
+        if not os.path.isdir(self._top / path):
             made = _made_at(self._top / path) or NOT_MADE
             self._found[path] = Sealed(kind="setting", seal=made, content="", mode="file")
 
@@ -473,7 +487,7 @@ class Named:
 
     # --- what is there ---------------------------------------------------------------------------
     def _module(self, name: str, bases: Sequence[str], depth: int, *, is_import: bool = False) -> None:
-        parts = name.split(".")
+        parts = name[:_LONGEST].split(".")
         for base in bases:
             stem = f"{base}{'/'.join(parts)}"
             for path in (f"{stem}.py", f"{stem}/__init__.py", f"{stem}/__main__.py"):
@@ -487,7 +501,7 @@ class Named:
     def _file(
         self, word: str, bases: Sequence[str], depth: int, *, is_import: bool = False, is_module: bool = False
     ) -> None:
-        if not word or word.startswith("-") or len(word) > 300:
+        if not word or word.startswith("-") or len(word) > _LONGEST:
             return
         for base in bases:
             path = os.path.normpath(f"{base}{word}")
@@ -502,6 +516,8 @@ class Named:
         parts = path.split("/")
         if path.startswith(("/", "..")) or not _TO_ELSEWHERE.isdisjoint(parts):
             return False
+        if not self._may_look():
+            return False
         sealed = seal(self._top / path, "module" if is_module else "setting")
         if sealed is None or (is_import and self._is_of_tests(path)):
             return False
@@ -509,6 +525,10 @@ class Named:
         if depth < _DEEP:
             self._pending.append((path, depth + 1))
         return True
+
+    def _may_look(self) -> bool:
+        self._looks += 1
+        return self._looks <= _MOST_LOOKS
 
     def _is_of_tests(self, path: str) -> bool:
         """Whether tests import a file, or its package: then it is the program."""
@@ -525,26 +545,12 @@ class Named:
             for from_, names, modules in _PYTHON_IMPORT.findall(text if path.endswith(".py") else ""):
                 named = [from_, *(f"{from_}.{one.strip()}" for one in names.split(","))]
                 for module in [*named, *(one.strip() for one in modules.split(","))]:
-                    for part in itertools.accumulate(module.split("."), lambda one, other: f"{one}/{other}"):
+                    parts = module[:_LONGEST].split(".")
+                    for part in itertools.accumulate(parts, lambda one, other: f"{one}/{other}"):
                         yield from (part, f"{self._within}{part}", f"{self._within}src/{part}")
             for name in _IMPORTED.findall("" if path.endswith(".py") else text):
                 whole = os.path.normpath(f"{_beside(path)}{name}")
                 yield from (whole, os.path.splitext(whole)[0])
-
-
-def _rules(text: str) -> list[tuple[list[str], list[str], list[str]]]:
-    """Return the rules of a Makefile: targets, what they need, and their lines."""
-    rules: list[tuple[list[str], list[str], list[str]]] = []
-    for line in text.splitlines()[:20_000]:
-        if line[:1] in {" ", "\t"}:
-            if rules:
-                rules[-1][2].append(line)
-            continue
-        names, colon, needs = line.partition(":")
-        if colon and "=" not in names and not needs.startswith("=") and not line.startswith("#"):
-            needs, _, inline = needs.lstrip(":").partition(";")
-            rules.append((names.split(), needs.split(), [inline]))
-    return rules
 
 
 def _beside(path: str) -> str:
@@ -560,23 +566,16 @@ def named_before(top: Path, before: Mapping[str, Sealed]) -> dict[str, Sealed]:
             if (made := _made_at(top / path)) is not None:
                 found[path] = replace(was, seal=made)
             continue
-        places = (
-            [path] if was.kind in {"setting", "module"} and os.path.basename(path) not in MANIFESTS else []
-        )
+        is_whole = was.kind in {"setting", "module"} and os.path.basename(path) not in MANIFESTS
+        places = [path] if is_whole else []
         stem, end = os.path.splitext(path)
         if was.kind == "module" and end == ".py" and not stem.endswith("__"):
             folder, name = os.path.split(stem)
             places += [f"{stem}/{one}" for one in _names(top / stem) if one.startswith("__init__.")]
-            places += [
-                f"{_beside(path)}{one}"
-                for one in _names(top / folder)
-                if one.startswith(f"{name}.") and one.endswith((".so", ".pyd"))
-            ]
+            compiled = [one for one in _names(top / folder) if one.endswith((".so", ".pyd"))]
+            places += [f"{_beside(path)}{one}" for one in compiled if one.startswith(f"{name}.")]
         elif was.kind == "module" and end in _OF_JAVASCRIPT:
-            places += [f"{stem}{other}" for other in _OF_JAVASCRIPT] + [
-                f"{stem}/index.js",
-                f"{stem}/index.ts",
-            ]
+            places += [f"{stem}{other}" for other in (*_OF_JAVASCRIPT, "/index.js", "/index.ts")]
         for place in places:
             if (sealed := seal(top / place, was.kind)) is not None:
                 found[place] = sealed
