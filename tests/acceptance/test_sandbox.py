@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.support.agents import GATED, project_at, shell_agent
-from tests.support.commands import typed
+from tests.support.commands import environment_of, program, typed
 from tests.support.daemon import Daemon, Json, running
 from tests.support.eventually import eventually_sync
 from tests.support.house import HAND_OVER
@@ -240,6 +240,18 @@ def test_settings_that_an_agent_writes_run_nothing(tmp_path: Path) -> None:
         daemon.post("/v1/notices/test", {})
         assert "INSIDE_EXECUTOR" in said.read_text()
         assert "needs_human" == daemon.track(project)["status"]
+
+
+def test_without_a_daemon_a_program_of_a_run_is_no_person_either(tmp_path: Path) -> None:
+    """It gets no token, trusts no settings, and gives no verb."""
+    project = repository(tmp_path / "shop")
+    with running(tmp_path, {"sandbox": {"level": "off"}}) as daemon:
+        daemon.verb("add", project)
+    daemon.edit({"sandbox": {"level": "off"}, "auto_continue": True})
+    marked = {**environment_of(daemon), "HANDOFFD_RUN": "20260131T221509-1f2e3d4c"}
+    for words in (("token",), ("trust", "--daemon", "--yes"), ("pause", str(project))):
+        said = program("--config", str(daemon.config), *words, env=marked)
+        assert (1, True) == (said.code, "for people" in said.out + said.err), words
 
 
 def test_the_recorded_program_is_the_agents_own_and_so_is_its_level(tmp_path: Path) -> None:

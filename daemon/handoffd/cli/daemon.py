@@ -232,9 +232,14 @@ def trust_settings(place: Place, *, yes: bool, may_ask: bool, as_json: bool) -> 
     elif not seen["held"]:
         click.echo("No edit of the daemon's settings waits for you.")
     else:
-        click.echo("Trusted: it applies now." if agreed else "  next: handoffd trust --daemon --yes")
+        click.echo(_trusted(seen["held"]) if agreed else "  next: handoffd trust --daemon --yes")
     if seen["held"] and not agreed:
         click.get_current_context().exit(1)
+
+
+def _trusted(held: Sequence[Json]) -> str:
+    later = any(one["key"].startswith("control.") for one in held)
+    return f"Trusted: it applies to a running daemon now{', `control` after its restart' if later else ''}."
 
 
 def asked_to_trust(place: Place, sign: str | None) -> Json:

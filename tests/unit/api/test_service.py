@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 from msgspec.structs import replace
 from tests.support.refusals import refused
-from tests.support.supervision import MemorySupervision, project_view, track_view, whereabouts
+from tests.support.supervision import (
+    MemoryRenewing,
+    MemorySupervision,
+    project_view,
+    track_view,
+    whereabouts,
+)
 from tests.unit.api.conftest import EVE, service_over
 
 from handoffd.api.folders import after_init
 from handoffd.api.outcomes import added_many, applied, post_checked, reloaded, tried
 from handoffd.api.service import Caller, Service
 from handoffd.api.verbs import VERBS
+from handoffd.clock import SystemClock
 from handoffd.engine.decision import Refusal
 from handoffd.engine.events import Approved, ExecutorChosen, Initialised, Started, TestEvidence
 from handoffd.engine.run import PostCheck
@@ -23,6 +31,7 @@ from handoffd.engine.views import Applied, AppliedKind, Tried
 from handoffd.engine.wording import command
 from handoffd.errors import NotFound, Problem, Refused
 from handoffd.journal.journal import Journal
+from handoffd.journal.retention import Cleaned
 from handoffd.protocol.state import State, TestCounts, plain
 from handoffd.settings.loading import Renewed, SettingsView
 
@@ -265,6 +274,46 @@ async def test_a_process_of_a_run_gives_no_verb(
     assert ("INSIDE_EXECUTOR", []) == (caught.value.code, supervision.given)
     assert (caught.value.hint or "").startswith(f"handoffd {VERBS[verb].typed} /srv/shop")
     assert (caught.value.hint or "").endswith("  # in a terminal of your own")
+
+
+class Untouched:
+    """A cleaner that is not asked."""
+
+    async def clean(self, *, dry_run: bool) -> Cleaned:
+        """Fail the test."""
+        raise AssertionError(dry_run)
+
+
+@pytest.mark.parametrize(
+    ("order", "hint"),
+    [
+        (lambda asked: asked.reload(EVE), "handoffd reload"),
+        (lambda asked: asked.gc(EVE), "handoffd gc"),
+        (lambda asked: asked.add_many(("/srv/new",), EVE), "handoffd scan DIR --add"),
+        (lambda asked: asked.test_notices(None, EVE), "handoffd notify test"),
+        (lambda asked: asked.trust_settings(None, EVE), "handoffd trust --daemon"),
+        (lambda asked: asked.trust_settings("s-1", EVE), "handoffd trust --daemon"),
+        (lambda asked: asked.try_workspace("/srv/shop", "clone", EVE), "handoffd init /srv/shop"),
+        (lambda asked: asked.lift_limit("claude", EVE), "handoffd limits lift claude"),
+    ],
+)
+async def test_a_process_of_a_run_gives_no_order_to_the_daemon(
+    supervision: MemorySupervision,
+    journal: Journal,
+    tmp_path: Path,
+    order: Callable[[Service], Awaitable[object]],
+    hint: str,
+) -> None:
+    """Nor does it learn what waits for a person."""
+    asked = Service(
+        supervision, journal, SystemClock(), runs_dir=tmp_path, stop=lambda _: None, inside=lambda _: True,
+        renewing=MemoryRenewing(supervision), cleaner=Untouched(),
+    )  # fmt: skip
+    with pytest.raises(Refused) as caught:
+        await order(asked)
+
+    assert "INSIDE_EXECUTOR" == caught.value.code
+    assert (caught.value.hint or "").startswith(hint)
 
 
 async def test_an_executor_cannot_have_tests_tried(service: Service, inside: Service) -> None:
