@@ -316,7 +316,8 @@ def _line(path: str) -> str:
 _BIN = ("bin", "sbin", "shims")
 _SHARED_FOLDERS = frozenset({".cargo", ".local"})
 """Folders above a `bin` in which there is more than programs."""
-_NEVER_HIDDEN = ("/bin", "/lib", "/sbin", "/usr")
+_NEVER_HIDDEN = ("/bin", "/dev", "/lib", "/sbin", "/usr")
+"""What a run sees anyway, or, as devices, is made anew: `/dev/stdin` would be the shim's."""
 _MOST_LINKS = 16
 
 

@@ -221,7 +221,7 @@ def test_a_command_needs_its_programs_folder_its_links_and_what_it_names(tmp_pat
     (linked / "agent").symlink_to(real / "agent")
     environment = {"PATH": f"/usr/bin:{linked}"}
 
-    shown = programs(("agent", "--file", "/data/rules.md", "relative"), environment, ())
+    shown = programs(("agent", "--file", "/data/rules.md", "/dev/stdin", "relative"), environment, ())
 
     assert {
         str(linked),
