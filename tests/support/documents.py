@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -199,7 +200,7 @@ _REQUIRED = {"`next_on_pass`", "`on_fail`", "`step_instruction`"}
 
 # --- executors ----------------------------------------------------------------------------------------
 def _executors() -> str:
-    head = ("Executor", "Prompt", "Output", "Session", "Tokens", "Cost", "Limits", "May", "Writes")
+    head = ("Executor", "Prompt", "Output", "Session", "Tokens", "Cost", "Limits", "May", "Keeps")
     book = load_book(shipped_layer())
     return table(head, [_executor_row(capabilities(book.get(name))) for name in book.names])
 
@@ -215,7 +216,7 @@ def _executor_row(can: Capabilities) -> tuple[str, ...]:
         "told" if can.cost else "reckoned" if can.tokens != "no" else "–",
         "told" if can.limits else "–",
         f"`{can.permission}`; {_code(others)}" if can.permission else "–",
-        _code(can.writes),
+        _code([*can.writes, *(path for path in can.own if os.path.dirname(path) not in can.own)]),
     )
 
 

@@ -49,6 +49,9 @@ class Login(_Model):
     env: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     """May begin with `~` or hold $VARIABLES."""
+    share: Literal["file", "folder"] = "file"
+    """What all projects share of a login in a file: that alone, or its folder, where the program replaces the
+    file instead of writing it, or locks it by others beside it."""
     command: str | None = None
     """The command that a person types to log in."""
 
@@ -103,6 +106,10 @@ class Executor(_Model):
     writes: tuple[str, ...] = ()
     """Folders outside the project, or path prefixes with a `*` at the end; may begin with `~` or hold
     $VARIABLES."""
+    own: tuple[str, ...] = ()
+    """Folders in place of which each project has its own, in handoffd's sandbox."""
+    reads: tuple[str, ...] = ()
+    """What of the person's is in these and cannot be changed: settings. A folder ends with a slash."""
     login: Login | None = None
     install: str | None = None
     """The command that a person types to install it."""
@@ -342,6 +349,7 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     permissions: tuple[str, ...]
     account: str
     writes: tuple[str, ...]
+    own: tuple[str, ...]
 
 
 def capabilities(executor: Executor) -> Capabilities:
@@ -360,6 +368,7 @@ def capabilities(executor: Executor) -> Capabilities:
         permissions=executor.choices,
         account=executor.account,
         writes=executor.writes,
+        own=executor.own,
     )
 
 

@@ -335,6 +335,8 @@ def look(executor: Executor, environment: Mapping[str, str]) -> Installation:
     """Return what is installed of an executor. `environment` is the complete one that it would get."""
     found = find_program(executor, environment)
     version, error = _version(executor, environment) if found is not None else (None, None)
+    own = (path for path in executor.own if os.path.dirname(path) not in executor.own)
+    written = (*executor.writes, *own)
     return Installation(
         program=program_of(executor),
         path=environment.get("PATH", ""),
@@ -342,7 +344,7 @@ def look(executor: Executor, environment: Mapping[str, str]) -> Installation:
         version=version,
         version_error=error,
         logged_in=_logged_in(executor, environment),
-        unwritable=tuple(path for path in executor.writes if not _writable(path, environment)),
+        unwritable=tuple(path for path in written if not _writable(path, environment)),
         empty=tuple(name for name in executor.env if environment.get(name) == ""),
     )
 

@@ -158,7 +158,7 @@ class Attempts:
             partial=call.partial,
             memory_max=self._services.settings.execute.memory_max,
             tasks_max=self._services.settings.execute.tasks_max,
-            sandbox=self._services.sandbox(asked, place, call.argv, environment, writes=executor.writes),
+            sandbox=self._services.sandbox(asked, place, call.argv, environment, executor=executor),
         )
 
     async def follow(self, dispatch: str, run: Run, track: Callable[[], Track]) -> None:

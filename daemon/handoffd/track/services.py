@@ -30,6 +30,7 @@ from handoffd.engine.track import Track, TrackKey
 from handoffd.engine.views import GateView, Whereabouts
 from handoffd.engine.wording import command_for
 from handoffd.errors import Locked, StoreError
+from handoffd.execute.executor import Executor, Login
 from handoffd.execute.meter import PriceTable
 from handoffd.execute.process import Launcher
 from handoffd.execute.registry import ExecutorBook
@@ -38,11 +39,13 @@ from handoffd.execute.sandbox.planning import (
     Subject,
     combined,
     folded,
+    logins,
     machine_of,
     plan,
     programs,
     repository_of,
 )
+from handoffd.files.atomic import digest_of
 from handoffd.files.run_removal import bytes_below
 from handoffd.git.landing import Outlook
 from handoffd.git.repository import repository_at
@@ -140,6 +143,9 @@ class CloneSpace:
         self._until = self._resting = -math.inf
 
 
+AGENTS = "agents"
+"""The folder in the state directory for what agents' programs keep, by project: sessions, logs, caches."""
+
 GIB = 1024**3
 CLONE_LOOK_S = 60.0
 """A look at clones reads the names of all their files."""
@@ -202,7 +208,7 @@ class Services(Struct, kw_only=True):
         argv: Sequence[str],
         environment: Mapping[str, str],
         *,
-        writes: tuple[str, ...] = (),
+        executor: Executor | None = None,
         run_folder: str | None = None,
         shown: str | None = None,
     ) -> Plan | None:
@@ -210,7 +216,8 @@ class Services(Struct, kw_only=True):
 
         `shown` is a folder that it sees in place of its own.
         """
-        machine = machine_of(environment)
+        machine, agent = machine_of(environment), executor or Executor(name="")
+        login = agent.login or Login()
         subject = Subject(
             workspace=place.folder,
             project=place.project,
@@ -219,7 +226,11 @@ class Services(Struct, kw_only=True):
             others=folded(self.claims.roots),
             own=self.own_places,
             programs=(*programs(argv, environment, machine.homes), *_own_programs(argv)),
-            writes=writes,
+            writes=agent.writes,
+            keeps=agent.own,
+            reads=agent.reads,
+            logins=logins(login.files, login.env, environment, with_folder=login.share == "folder"),
+            room=str(self.settings.state_dir / AGENTS / digest_of(os.fsencode(place.project))[:16]),
             run_folder=run_folder,
             shown=shown,
             repository=repository_of(place.folder),

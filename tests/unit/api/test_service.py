@@ -304,7 +304,7 @@ async def test_a_process_of_a_run_gives_no_order_to_the_daemon(
     order: Callable[[Service], Awaitable[object]],
     hint: str,
 ) -> None:
-    """Nor does it learn what waits for a person."""
+    """Nor does it see an edit that waits for a person."""
     asked = Service(
         supervision, journal, SystemClock(), runs_dir=tmp_path, stop=lambda _: None, inside=lambda _: True,
         renewing=MemoryRenewing(supervision), cleaner=Untouched(),

@@ -113,7 +113,7 @@ def test_an_unknown_executor_names_the_known_ones() -> None:
 LINE_KEYS = "each, error, match, parts, resets, result, usage, when"
 KEYS = (
     "account, argv, ends, env, extends, idle, inside, install, ladder, limits, login, model, notes, output, "
-    "permission, permissions, prompt, session, stream, version, writes"
+    "own, permission, permissions, prompt, reads, session, stream, version, writes"
 )
 
 

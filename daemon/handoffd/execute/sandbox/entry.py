@@ -174,7 +174,7 @@ def _enter(plan: Plan, line: socket.socket, program: Program) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     kernel.die_with_parent()
     _close_others(line.fileno(), *program[3:])
-    for path in plan.writable:
+    for path in (*plan.writable, *plan.own.values()):
         with suppress(FileExistsError):
             os.makedirs(path, 0o700)
     if plan.level != LANDLOCK:

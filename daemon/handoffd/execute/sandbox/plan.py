@@ -8,7 +8,7 @@ alone.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Self, get_args
 
 Level = Literal["auto", "strict", "namespaces", "landlock", "off"]
@@ -54,6 +54,14 @@ class Plan:
     """Shown though something above is hidden."""
     writable: tuple[str, ...] = ()
     """Folders and files that can be written, besides the workspace."""
+    own: Mapping[str, str] = field(default_factory=dict)
+    """Folders that are shown, writable, at the place of others: by that place. Missing ones are made."""
+    read_only: tuple[str, ...] = ()
+    """What cannot be changed in an `own` or a writable folder; one that ends with a slash is a folder.
+
+    In an `own` folder it is what is at its place outside. What is missing in a writable one is made, so that
+    it cannot be made inside.
+    """
     copied: tuple[str, ...] = ()
     """Files that a private folder begins with: changes are lost. With a `*` at the end, all that begin so."""
 
@@ -75,7 +83,8 @@ class Plan:
         """All that it names."""
         repository = () if self.repository is None else (self.repository,)
         shown = (*self.readable, *self.writable, *self.copied, *([self.shown] if self.shown else []))
-        return (self.workspace, *repository, *self.hidden, *self.private, *shown)
+        own = (*self.own, *self.own.values(), *self.read_only)
+        return (self.workspace, *repository, *self.hidden, *self.private, *own, *shown)
 
     @classmethod
     def from_raw(cls, raw: Mapping[str, Any]) -> Self:

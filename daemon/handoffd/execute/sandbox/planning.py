@@ -13,7 +13,7 @@ import pwd
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
@@ -129,6 +129,14 @@ class Subject(Struct, frozen=True, kw_only=True):
     """Folders and files that its command needs; see `programs`."""
     writes: tuple[str, ...] = ()
     """The executor's `writes`."""
+    keeps: tuple[str, ...] = ()
+    """The executor's `own`."""
+    reads: tuple[str, ...] = ()
+    """The executor's `reads`."""
+    logins: tuple[str, ...] = ()
+    """Files and folders with the executor's login; see `logins`."""
+    room: str = ""
+    """The folder for what each executor keeps for this project alone."""
     run_folder: str | None = None
     """A folder for its results."""
     shown: str | None = None
@@ -145,7 +153,8 @@ def plan(settings: SandboxSettings, subject: Subject, machine: Machine) -> Plan 
     caches = (folder for each in let_in for folder in each.writable)
     sockets = (f"${name}" for each in let_in for name in each.sockets)
     given = _expanded((*subject.writes, *settings.writable, *caches), subject)
-    writable = [path for path in (*given, subject.run_folder) if path is not None and not path.endswith("*")]
+    kept = _kept(settings, subject, [path for path in given if not path.endswith("*")])
+    writable = [*kept.writable, *([subject.run_folder] if subject.run_folder else [])]
     opened = [subject.workspace, *writable, *([subject.repository] if subject.repository else [])]
     readable = (
         *(os.path.join(home, tool) for home in machine.homes for tool in _TOOLS),
@@ -154,6 +163,7 @@ def plan(settings: SandboxSettings, subject: Subject, machine: Machine) -> Plan 
         *subject.programs,
         *_expanded((*settings.visible, *sockets), subject),
         *subject.lent,
+        *kept.readable,
     )
     hidden = _outside([subject.workspace], _hidden(machine, subject))
     private = _outside(opened, (*machine.homes, *_TEMPORARY, *_expanded(["$TMPDIR"], subject)))
@@ -167,8 +177,43 @@ def plan(settings: SandboxSettings, subject: Subject, machine: Machine) -> Plan 
         private=private,
         readable=_outermost(_out_of_sight(opened, readable, (*hidden, *private)), (*hidden, *private)),
         writable=_outside([subject.workspace], writable),
+        own={place: f"{subject.room}{place}" for place in kept.own},
+        read_only=kept.read_only,
         copied=_unique(path for path in given if path.endswith("*")),
     )
+
+
+class _Kept(NamedTuple):
+    """Where an agent's program keeps things: all as absolute paths."""
+
+    writable: Sequence[str]
+    readable: Sequence[str]
+    own: tuple[str, ...] = ()
+    read_only: tuple[str, ...] = ()
+
+
+def _kept(settings: SandboxSettings, subject: Subject, given: Sequence[str]) -> _Kept:
+    """Return what is open besides `given`, and where the project has folders of its own.
+
+    Not in what is open anyway, nor where a login is shared, but below that. Landlock alone cannot show
+    another folder there.
+    """
+    own, reads = _expanded(subject.keeps, subject), _reads(subject)
+    logins = [path for path in subject.logins if path not in reads and not _below(path, given)]
+    if settings.level == LANDLOCK:
+        return _Kept([*given, *logins, *own], [*reads])
+    places = [path for path in own if path not in logins]
+    places = [path for path in places if not _below(os.path.dirname(path), places)]
+    own_places = _outside([subject.workspace, *given], places)
+    held = {path for path in reads if _below(os.path.dirname(path), (*own_places, *logins))}
+    read_only = tuple(f"{path}{slash}" for path, slash in reads.items() if path in held)
+    return _Kept([*given, *logins], [path for path in reads if path not in held], own_places, read_only)
+
+
+def _reads(subject: Subject) -> Mapping[str, str]:
+    """Return the absolute paths of its `reads`, each with the slash of a folder, or an empty text."""
+    found = ((path, expanded(path, subject.environment)) for path in subject.reads)
+    return {os.path.normpath(at): "/" if path.endswith("/") else "" for path, at in found if at is not None}
 
 
 def _hidden(machine: Machine, subject: Subject) -> Iterable[str]:
@@ -310,6 +355,24 @@ def _line(path: str) -> str:
     finally:
         os.close(opened)
     return os.fsdecode(text).partition("\n")[0]
+
+
+# --- logins -------------------------------------------------------------------------------------------
+def logins(
+    files: Iterable[str], variables: Iterable[str], environment: Mapping[str, str], *, with_folder: bool
+) -> tuple[str, ...]:
+    """Return what must be shared for a login: the files that are there. Looks at the disk.
+
+    `with_folder`: the folder of the first of them, because the program replaces the file, or locks it by
+    others beside it; none where one of the variables logs it in.
+    """
+    found = (expanded(path, environment) for path in files)
+    there = [os.path.normpath(path) for path in found if path is not None and os.path.isfile(path)]
+    if not with_folder:
+        return tuple(there)
+    if any(environment.get(name) for name in variables):
+        return ()
+    return tuple(os.path.dirname(path) for path in there[:1])
 
 
 # --- what a command needs -----------------------------------------------------------------------------

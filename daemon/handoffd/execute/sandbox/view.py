@@ -62,12 +62,15 @@ class View:
         self._hidden = {_real(path) for path in (*plan.hidden, "/dev")} - self._private
         self._covers = tuple(f"{path}/" for path in (*self._private, *self._hidden))
         self._rooms: dict[str, int] = {}
-        """Folders of the stage, by where they are mounted."""
+        """Folders in which mount points can be made, by where these are: of the stage, and of agents."""
+        self._agents: list[str] = []
+        """Of these the folders that agents can write: they may have put links there."""
         self._stage = self._void = self._void_file = -1
 
     def make(self) -> None:
         """Make the view, and this process's own."""
-        entries = sorted([*self._new_folders(), *self._shown(), *self._opened(), *_devices()])
+        shown = [*self._new_folders(), *self._shown(), *self._opened(), *self._own(), *_devices()]
+        entries = sorted([*shown, *self._unchangeable()])
         copies = tuple(self._copies())
         root = os.open("/", _HANDLE)
         kernel.make_read_only(root, "/", private=True)
@@ -118,6 +121,40 @@ class View:
                 source = os.open(plan.shown, _FOLDER | os.O_NOFOLLOW)
             for place in {real, *([path] if self._is_covered(path) else [])}:
                 yield _entry(_OPEN, place, kernel.copy_of(source, real))
+            os.close(source)
+
+    def _own(self) -> Iterator[_Entry]:
+        for path, folder in self._plan.own.items():
+            with suppress(OSError):
+                os.mkdir(path, _OWN)  # a mount point: what is above may be no folder of the stage
+            place = path if self._is_covered(path) else _real(path)
+            source = os.open(folder, _FOLDER | os.O_NOFOLLOW)
+            tree = kernel.copy_of(source, folder)
+            self._rooms[place] = os.dup(tree)
+            self._agents.append(place)
+            yield _entry(_OPEN, place, tree)
+            os.close(source)
+
+    def _unchangeable(self) -> Iterator[_Entry]:
+        agents = tuple(f"{place}/" for place in self._agents)
+        for named in self._plan.read_only:
+            path = named.rstrip("/")
+            own = path.startswith(agents)
+            if not own:
+                _make_settings(named)
+            try:
+                source = os.open(path, _HANDLE | os.O_NOFOLLOW)
+            except OSError:
+                continue  # the person has none
+            if not stat.S_ISLNK(os.fstat(source).st_mode):
+                for place in (
+                    {path} if own else {_path_of(source), *([path] if self._is_covered(path) else [])}
+                ):
+                    tree = kernel.copy_of(source, path)
+                    kernel.make_read_only(tree, path)
+                    yield _entry(_OPEN, place, tree)
+            elif own:
+                _copy_link(path, self._rooms[os.path.dirname(path)])
             os.close(source)
 
     def _is_covered(self, path: str) -> bool:
@@ -185,11 +222,9 @@ class View:
             with suppress(FileNotFoundError):
                 return os.open(path, _HANDLE)
             room = self._room_for(above)
-        with suppress(FileExistsError):
-            if _is_folder(like):
-                os.mkdir(last, 0o755, dir_fd=room)
-            else:
-                os.close(os.open(last, _NEW | os.O_EXCL, 0o644, dir_fd=room))
+        _make_mount_point(last, room, _is_folder(like))
+        if path.startswith(tuple(f"{place}/" for place in self._agents)):
+            return os.open(last, _HANDLE | os.O_NOFOLLOW, dir_fd=room)  # not by a link of an agent's
         return os.open(path, _HANDLE)
 
     def _room_for(self, path: str) -> int:
@@ -255,6 +290,39 @@ def _devices() -> Iterator[_Entry]:
         source = os.open(f"/dev/{name}", _HANDLE)
         yield _entry(_OPEN, f"/dev/{name}", kernel.copy_of(source, f"/dev/{name}"))
         os.close(source)
+
+
+def _make_mount_point(name: str, room: int, is_folder: bool) -> None:
+    """Make a folder or a file; what an agent has put there is moved away."""
+    with suppress(FileNotFoundError):
+        there = os.stat(name, dir_fd=room, follow_symlinks=False).st_mode
+        if stat.S_ISDIR(there) if is_folder else stat.S_ISREG(there):
+            return
+        os.rename(name, f"{name}.{os.urandom(4).hex()}", src_dir_fd=room, dst_dir_fd=room)
+    with suppress(FileExistsError):
+        if is_folder:
+            os.mkdir(name, 0o755, dir_fd=room)
+        else:
+            os.close(os.open(name, _NEW | os.O_EXCL, 0o644, dir_fd=room))
+
+
+def _make_settings(path: str) -> None:
+    """Make an empty folder or file, if nothing is there: else an agent could make it."""
+    with suppress(OSError):
+        if path.endswith("/"):
+            os.mkdir(path, _OWN)
+        else:
+            file = os.open(path, _NEW | os.O_EXCL, 0o600)
+            os.write(file, b"{}\n" if path.endswith(".json") else b"")
+            os.close(file)
+
+
+def _copy_link(path: str, room: int) -> None:
+    """Make the same link in another folder; it may lead to what is out of sight."""
+    name = os.path.basename(path)
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=room)
+    os.symlink(os.readlink(path), name, dir_fd=room)
 
 
 def _content(path: str) -> Iterator[tuple[str, bytes, int]]:
@@ -354,7 +422,7 @@ def restrict(plan: Plan, version: int) -> None:
     alone = plan.level == LANDLOCK
     writes = writes_known(version)
     ruleset = kernel.create_ruleset(writes | (_READS if alone else 0), scopes_known(version))
-    _allow(ruleset, writes | _READS * alone, (plan.workspace, *_repository(plan), *plan.writable))
+    _allow(ruleset, writes | _READS * alone, (plan.workspace, *_repository(plan), *plan.writable, *plan.own))
     shared = ("/dev/pts", "/dev/shm", *(_SHARED_PLACES if alone else plan.private))  # noqa: S108
     _allow(ruleset, writes | _READS * alone, shared)
     _allow(ruleset, writes | _READS * alone, (f"/dev/{name}" for name in (*DEVICES, "ptmx")))

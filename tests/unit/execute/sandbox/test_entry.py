@@ -262,6 +262,93 @@ def test_copied_files_can_be_replaced_and_the_originals_stay(here: Box) -> None:
     assert ".agent.json\n" == (here.home / ".agent.json").read_text()
 
 
+def _kept(here: Box, *names: str) -> tuple[Path, dict[str, str]]:
+    """Return the folder of an agent's program with files of these names, and the project's own for it."""
+    kept, own = here.home / ".agent", here.folder / "own"
+    for path in (kept, *(kept / name for name in names), own):
+        path.write_text("a person's\n") if path.suffix else path.mkdir()
+        os.chown(path, here.account, here.account)
+    return own, {str(kept): str(own)}
+
+
+def test_a_project_has_a_folder_of_its_own_with_the_persons_settings_in_it(here: Box) -> None:
+    """What is written there stays there; of the person's the settings can be read, and nothing else."""
+    own, places = _kept(here, "settings.json", "hooks", "hooks/one.sh", "history.txt")
+    plan = here.plan(
+        own=places,
+        read_only=tuple(f"{here.home}/.agent/{name}" for name in ("settings.json", "hooks/", "no/")),
+    )
+
+    done = here.run(
+        "exec 2> /dev/null; cd ~/.agent && ls -A && cat settings.json hooks/one.sh; echo x > session;"
+        "echo x > settings.json; echo x > hooks/two.sh; mv hooks gone; rm -f settings.json",
+        plan,
+    )
+
+    assert "hooks\nsettings.json\na person's\na person's\n" == done.stdout
+    assert "x\n" == (own / "session").read_text()
+    assert "a person's\n" == (here.home / ".agent/settings.json").read_text()
+    assert ["one.sh"] == os.listdir(here.home / ".agent/hooks")
+    assert {"settings.json", "hooks", "history.txt"} == set(os.listdir(here.home / ".agent"))
+
+
+@pytest.mark.parametrize("trap", ["ln -s {0} hooks", "mkdir settings.json", "ln -s {0}/made settings.json"])
+def test_what_an_agent_puts_in_the_place_of_settings_hides_none(here: Box, trap: str) -> None:
+    """It is moved away before the next run: neither a start fails, nor is anything mounted elsewhere."""
+    _, places = _kept(here, "settings.json", "hooks", "hooks/one.sh")
+    names = (f"{here.home}/.agent/settings.json", f"{here.home}/.agent/hooks/")
+
+    here.run(f"cd ~/.agent && {trap.format(here.workspace)}", here.plan(own=places))
+    done = here.run("cat ~/.agent/settings.json; ls ~/.agent/hooks", here.plan(own=places, read_only=names))
+
+    assert "a person's\none.sh\n" == done.stdout
+    assert {".ai", ".git"} == set(os.listdir(here.workspace))
+
+
+def test_settings_that_are_a_link_stay_one(here: Box) -> None:
+    """It leads where the run may look, or nowhere."""
+    _, places = _kept(here)
+    for name, target in (("settings.json", here.workspace / "settings"), ("hooks", here.home / ".ssh")):
+        (here.home / ".agent" / name).symlink_to(target)
+    (here.workspace / "settings").write_text("the project's\n")
+    names = (f"{here.home}/.agent/settings.json", f"{here.home}/.agent/hooks/")
+
+    done = here.run(
+        "exec 2> /dev/null; cat ~/.agent/settings.json; ls ~/.agent/hooks/",
+        here.plan(own=places, read_only=names),
+    )
+
+    assert "the project's\n" == done.stdout
+
+
+def test_in_a_folder_that_all_runs_share_settings_cannot_be_changed_or_made(here: Box) -> None:
+    """A login there can be replaced by renaming a new one over it, and sessions are the project's own."""
+    own, _ = _kept(here, "settings.json", "login.txt")
+    kept = here.home / ".agent"
+    plan = here.plan(
+        writable=(str(kept),),
+        own={f"{kept}/sessions": str(own)},
+        read_only=tuple(f"{kept}/{name}" for name in ("settings.json", "more.json", "rules.toml", "hooks/")),
+    )
+
+    done = here.run(
+        "exec 2> /dev/null; cd ~/.agent; echo new > n && mv n login.txt; echo x > sessions/one;"
+        "cat settings.json; for file in settings.json more.json rules.toml hooks/a; do"
+        "  echo x > $file; echo x > n; mv -f n $file; rm -f $file n; done; mv hooks gone",
+        plan,
+    )
+
+    assert "a person's\n" == done.stdout
+    assert ("new\n", "x\n") == ((kept / "login.txt").read_text(), (own / "one").read_text())
+    assert ("{}\n", "", []) == (
+        (kept / "more.json").read_text(),
+        (kept / "rules.toml").read_text(),
+        os.listdir(kept / "hooks"),
+    )
+    assert "a person's\n" == (kept / "settings.json").read_text()
+    assert [] == os.listdir(kept / "sessions")
+
+
 @pytest.mark.parametrize(("network", "interfaces", "up"), [("loopback", "lo", True), ("none", "lo", False)])
 def test_the_network_can_be_left_out(here: Box, network: str, interfaces: str, up: bool) -> None:
     """With `loopback`, programs of the run reach each other; with `none` not even that."""

@@ -17,6 +17,7 @@ from handoffd.execute.sandbox.planning import (
     Subject,
     combined,
     folded,
+    logins,
     machine_of,
     plan,
     programs,
@@ -99,6 +100,69 @@ def test_what_an_executor_writes_is_writable_or_copied() -> None:
 
     assert (f"{HOME}/.agent", "/state/runs/r/results") == made.writable
     assert (f"{HOME}/.agent.json*",) == made.copied
+
+
+AGENT: dict[str, Any] = {
+    "keeps": ("${AGENT_HOME:-~/.agent}", "${AGENT_HOME:-~/.agent}/sessions"),
+    "reads": ("~/.agent/settings.json", "~/.agent/hooks/", "~/.agent.conf"),
+    "room": "/state/agents/1",
+}
+"""What an agent's program keeps."""
+
+
+def test_a_project_has_its_own_of_the_folders_that_an_executor_keeps() -> None:
+    """In their place; the person's settings are shown in them and cannot be changed."""
+    made = planned(**AGENT)
+
+    assert {f"{HOME}/.agent": f"/state/agents/1{HOME}/.agent"} == made.own
+    assert (f"{HOME}/.agent/settings.json", f"{HOME}/.agent/hooks/") == made.read_only
+    assert f"{HOME}/.agent.conf" in made.readable
+    assert () == made.writable
+
+
+def test_the_folder_of_a_login_is_shared_and_what_is_in_it_is_not() -> None:
+    """Sessions are each project's own, settings are the person's."""
+    made = planned(**AGENT, logins=(f"{HOME}/.agent",))
+
+    assert (f"{HOME}/.agent",) == made.writable
+    assert {f"{HOME}/.agent/sessions": f"/state/agents/1{HOME}/.agent/sessions"} == made.own
+    assert (f"{HOME}/.agent/settings.json", f"{HOME}/.agent/hooks/") == made.read_only
+
+
+def test_the_file_of_a_login_is_shared_in_a_folder_that_is_not() -> None:
+    """Unless it is only read."""
+    made = planned(**AGENT, logins=(f"{HOME}/.agent/login", f"{HOME}/.agent.conf"))
+
+    assert (f"{HOME}/.agent/login",) == made.writable
+    assert [f"{HOME}/.agent"] == list(made.own)
+
+
+def test_what_settings_let_agents_write_is_shared() -> None:
+    """That is how a person shares a folder."""
+    made = planned(settings={"writable": ["~/.agent"]}, **AGENT, logins=(f"{HOME}/.agent",))
+
+    assert ({}, (), (f"{HOME}/.agent",)) == (made.own, made.read_only, made.writable)
+
+
+def test_landlock_alone_lets_an_executor_write_its_folders() -> None:
+    """It cannot show others in their place."""
+    made = planned(settings={"level": "landlock"}, **AGENT)
+
+    assert ({}, ()) == (made.own, made.read_only)
+    assert (f"{HOME}/.agent", f"{HOME}/.agent/sessions") == made.writable
+    assert f"{HOME}/.agent.conf" in made.readable
+
+
+def test_a_login_is_shared_by_its_file_or_by_its_folder(tmp_path: Path) -> None:
+    """The folder only where the file is used: no variable logs the agent in."""
+    (tmp_path / "login").touch()
+    files, environment = ("$AGENT_HOME/login", "~/none"), {"HOME": "/none", "AGENT_HOME": str(tmp_path)}
+    with_key = {**environment, "AGENT_KEY": "key"}
+
+    assert (f"{tmp_path}/login",) == logins(files, ["AGENT_KEY"], with_key, with_folder=False)
+    assert (str(tmp_path),) == logins(files, ["AGENT_KEY"], environment, with_folder=True)
+    assert () == logins(files, ["AGENT_KEY"], with_key, with_folder=True)
+    assert () == logins(["~/none"], [], environment, with_folder=True)
 
 
 def test_a_clone_is_the_workspace_and_its_project_shows_only_what_it_lends() -> None:
