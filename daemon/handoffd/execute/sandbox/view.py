@@ -127,33 +127,32 @@ class View:
         for path, folder in self._plan.own.items():
             with suppress(OSError):
                 os.mkdir(path, _OWN)  # a mount point: what is above may be no folder of the stage
-            place = path if self._is_covered(path) else _real(path)
             source = os.open(folder, _FOLDER | os.O_NOFOLLOW)
-            tree = kernel.copy_of(source, folder)
-            self._rooms[place] = os.dup(tree)
-            self._agents.append(place)
-            yield _entry(_OPEN, place, tree)
+            real, is_covered = _real(path), self._is_covered(path)
+            is_shared = os.path.dirname(path) in self._plan.writable  # and open at both of its paths
+            for place in {real, path} if is_covered and is_shared else {path if is_covered else real}:
+                tree = kernel.copy_of(source, folder)
+                self._rooms[place] = os.dup(tree)
+                self._agents.append(place)
+                yield _entry(_OPEN, place, tree)
             os.close(source)
 
     def _unchangeable(self) -> Iterator[_Entry]:
         agents = tuple(f"{place}/" for place in self._agents)
         for named in self._plan.read_only:
             path = named.rstrip("/")
-            own = path.startswith(agents)
-            if not own:
-                _make_settings(named)
+            is_own = path.startswith(agents)
             try:
-                source = os.open(path, _HANDLE | os.O_NOFOLLOW)
+                source = _opened_or_made(named, is_made=not is_own)
             except OSError:
                 continue  # the person has none
             if not stat.S_ISLNK(os.fstat(source).st_mode):
-                for place in (
-                    {path} if own else {_path_of(source), *([path] if self._is_covered(path) else [])}
-                ):
+                covered = {path} if self._is_covered(path) else set()
+                for place in {path} if is_own else {_path_of(source), *covered}:
                     tree = kernel.copy_of(source, path)
                     kernel.make_read_only(tree, path)
                     yield _entry(_OPEN, place, tree)
-            elif own:
+            elif is_own:
                 _copy_link(path, self._rooms[os.path.dirname(path)])
             os.close(source)
 
@@ -306,15 +305,22 @@ def _make_mount_point(name: str, room: int, is_folder: bool) -> None:
             os.close(os.open(name, _NEW | os.O_EXCL, 0o644, dir_fd=room))
 
 
-def _make_settings(path: str) -> None:
-    """Make an empty folder or file, if nothing is there: else an agent could make it."""
-    with suppress(OSError):
+def _opened_or_made(path: str, *, is_made: bool) -> int:
+    """Open a file, or a folder that ends with a slash, or a link; make an empty one, else an agent could."""
+    plain = path.rstrip("/")
+    try:
+        return os.open(plain, _HANDLE | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        if not is_made:
+            raise
+    with suppress(FileExistsError):
         if path.endswith("/"):
-            os.mkdir(path, _OWN)
+            os.mkdir(plain, _OWN)
         else:
-            file = os.open(path, _NEW | os.O_EXCL, 0o600)
+            file = os.open(plain, _NEW | os.O_EXCL, 0o600)
             os.write(file, b"{}\n" if path.endswith(".json") else b"")
             os.close(file)
+    return os.open(plain, _HANDLE | os.O_NOFOLLOW)
 
 
 def _copy_link(path: str, room: int) -> None:

@@ -349,6 +349,26 @@ def test_in_a_folder_that_all_runs_share_settings_cannot_be_changed_or_made(here
     assert [] == os.listdir(kept / "sessions")
 
 
+def test_a_shared_folder_that_is_a_link_is_held_at_both_of_its_paths(here: Box) -> None:
+    """A person keeps it among other files of the kind."""
+    own, _ = _kept(here, "settings.json", "sessions")
+    kept, real = here.home / ".agent", here.home / "dotfiles"
+    kept.rename(real)
+    kept.symlink_to(real)
+    names = (f"{kept}/settings.json", f"{kept}/hooks/")
+    plan = here.plan(writable=(str(kept),), own={f"{kept}/sessions": str(own)}, read_only=names)
+
+    here.run(
+        f"for at in {kept} {real}; do echo x > $at/settings.json; echo x > $at/hooks/a;"
+        " echo x > $at/sessions/one; echo x > $at/login; done",
+        plan,
+    )
+
+    assert {"hooks", "login", "sessions", "settings.json"} == set(os.listdir(real))
+    assert "a person's\n" == (real / "settings.json").read_text()
+    assert ([], [], ["one"]) == (os.listdir(real / "hooks"), os.listdir(real / "sessions"), os.listdir(own))
+
+
 @pytest.mark.parametrize(("network", "interfaces", "up"), [("loopback", "lo", True), ("none", "lo", False)])
 def test_the_network_can_be_left_out(here: Box, network: str, interfaces: str, up: bool) -> None:
     """With `loopback`, programs of the run reach each other; with `none` not even that."""
