@@ -27,8 +27,8 @@ cd $project
 {HAND_OVER}"""
 """It tries to change the settings, keeps a session, and refreshes its login."""
 
-IN_PLACE = "next=$(($(cat login) + 1)); echo $next > login"
-RENAMED = "echo $(($(cat login) + 1)) > login.new && mv login.new login"
+IN_PLACE = "next=$(($(cat login) + 1)); echo $next > login; echo $next > more"
+RENAMED = "echo $(($(cat login) + 1)) > login.new && cp login.new more && mv login.new login"
 
 
 @pytest.fixture
@@ -41,7 +41,8 @@ def agent_home(base: Path) -> Path:
     """Return the folder of the agent's program in a person's home, who is logged in and has settings."""
     kept = base / "home/.agent"
     (kept / "sessions").mkdir(parents=True)
-    (kept / "login").write_text("1\n")
+    for name in ("login", "more"):
+        (kept / name).write_text("1\n")
     (kept / "settings.json").write_text("a person's\n")
     (kept / "sessions/last").write_text("a person's session\n")
     return kept
@@ -53,7 +54,12 @@ def settings(base: Path, refresh: str, share: str, **more: object) -> Json:
         "own": ["~/.agent", "~/.agent/sessions"],
         "reads": ["~/.agent/settings.json", "~/.agent/hooks/", "~/.agent/rules.toml"],
         "env": ["AGENT_KEY"],
-        "login": {"files": ["~/.agent/login"], "env": ["AGENT_KEY"], "share": share},
+        "login": {
+            "files": ["~/.agent/login"],
+            "also": ["~/.agent/more"],
+            "env": ["AGENT_KEY"],
+            "share": share,
+        },
     }
     agent = shell_agent(base, AGENT.format(refresh=refresh), **keeps)
     return {"executors": {"agent": agent}, "executor": "agent", "sandbox": {"writable": []}, **more}
@@ -83,7 +89,7 @@ def test_a_login_is_shared_and_settings_and_sessions_are_not(
 
     assert ["a person's"] == blogs
     assert ["a person's", "shop"] == shops
-    assert "4\n" == (kept / "login").read_text()
+    assert ["4\n", "4\n"] == [(kept / name).read_text() for name in ("login", "more")]
     assert "a person's\n" == (kept / "settings.json").read_text()
     assert "a person's session\n" == (kept / "sessions/last").read_text()
     assert not (kept / "hooks/evil").exists()
@@ -101,4 +107,4 @@ def test_with_a_key_in_the_environment_nothing_of_the_persons_can_be_written(tmp
 
     assert (["a person's"], ["a person's", "shop"]) == (blogs, shops)
     assert "1\n" == (kept / "login").read_text()
-    assert {"login", "settings.json", "sessions"} == {path.name for path in kept.iterdir()}
+    assert {"login", "more", "settings.json", "sessions"} == {path.name for path in kept.iterdir()}

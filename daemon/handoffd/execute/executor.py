@@ -49,6 +49,8 @@ class Login(_Model):
     env: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     """May begin with `~` or hold $VARIABLES."""
+    also: tuple[str, ...] = ()
+    """Further files with logins, at MCP servers for example: shared like these, but no proof."""
     share: Literal["file", "folder"] = "file"
     """What all projects share of a login in a file: that alone, or its folder, where the program replaces the
     file instead of writing it, or locks it by others beside it."""

@@ -229,7 +229,9 @@ class Services(Struct, kw_only=True):
             writes=agent.writes,
             keeps=agent.own,
             reads=agent.reads,
-            logins=logins(login.files, login.env, environment, with_folder=login.share == "folder"),
+            logins=logins(
+                (*login.files, *login.also), login.env, environment, with_folder=login.share == "folder"
+            ),
             room=str(self.settings.state_dir / AGENTS / digest_of(os.fsencode(place.project))[:16]),
             run_folder=run_folder,
             shown=shown,
