@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.support.agents import lines, project_at, shell_agent
-from tests.support.commands import assert_replayed
+from tests.support.commands import assert_replayed, typed
 from tests.support.daemon import Json, running
 from tests.support.eventually import eventually_sync
 from tests.support.house import HAND_OVER
@@ -115,7 +115,7 @@ def test_an_attempt_is_ended_at_its_cap_while_it_runs(tmp_path: Path) -> None:
 
 
 def test_a_cap_of_attempts_that_is_raised_in_the_settings_lets_them_go_on(tmp_path: Path) -> None:
-    """With the next start of the daemon, and nothing to type beside that."""
+    """With the next start of the daemon, once a person trusts the settings."""
     project = project_at(tmp_path / "shop", RULES)
     whole = settings(tmp_path, attempt_usd=2)
     (tmp_path / "agent.sh").write_text(SPENDER)
@@ -129,5 +129,6 @@ def test_a_cap_of_attempts_that_is_raised_in_the_settings_lets_them_go_on(tmp_pa
         (tmp_path / "handoffd.yaml").write_text(
             (tmp_path / "handoffd.yaml").read_text().replace('"attempt_usd": 2', '"attempt_usd": 50')
         )
+        assert 0 == typed(daemon, "trust", "--daemon", "--yes").code
         daemon.start()
         daemon.wait_at(project, "done", "pass")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.support.agents import shell_agent, shop
+from tests.support.commands import typed
 from tests.support.daemon import Daemon, Json, running
 
 AGENT = """cat > /dev/null
@@ -69,7 +70,7 @@ def test_without_the_credential_the_daemon_does_not_start(tmp_path: Path) -> Non
 
 
 def test_a_key_that_changes_counts_for_the_next_attempt(tmp_path: Path) -> None:
-    """With the settings that name another file, and no restart."""
+    """With the settings that name another file, which a person trusts, and no restart."""
     project = shop(tmp_path)
     for name in ("first", "second"):
         (tmp_path / name).write_text(f"key-{name}\n")
@@ -79,6 +80,7 @@ def test_a_key_that_changes_counts_for_the_next_attempt(tmp_path: Path) -> None:
         text = daemon.config.read_text()
         daemon.config.write_text(text.replace('"first"', '"second"'))
         assert "reloaded" == daemon.post("/v1/reload", {})["type"]
+        assert 0 == typed(daemon, "trust", "--daemon", "--yes").code
         daemon.to_review(project)
 
     assert "AGENT_KEY=key-second" in (tmp_path / "env-bdd").read_text().splitlines()

@@ -134,6 +134,7 @@ def test_an_order_to_start_whose_records_are_lost_is_not_obeyed(tmp_path: Path) 
         restored = journal(daemon, "restore", str(backup)).json
         assert ([flying["dispatch"]], None) == (restored["overtaken"], restored["replaced"])
 
+        assert 0 == typed(daemon, "trust", "--daemon", "--yes").code
         daemon.start()
         daemon.wait_saying(project, "journal restore")
         assert [flying["dispatch"]] == held_starts(project)

@@ -100,7 +100,7 @@ _DIFFERS = {
     r"\d{8}T\d{6}-[0-9a-f]{8}": "RUN",
     r"\b[0-9a-f]{7}\b": "COMMIT",
     r"socket=\S+": "SOCKET",
-    r"(?<=by )\w+": "WHO",
+    r"(?<=by )\w+( on pts/\d+)?": "WHO",
     r"(?<=sandbox: ).+": "HOW",
     r" · (baseline|starting)$": "",
     r"for \d+ (s|min|h):": "for a while:",

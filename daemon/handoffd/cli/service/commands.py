@@ -394,11 +394,12 @@ def _line(word: str, text: str) -> str:
 # anything but what a daemon puts into it. Projects and what is in their .ai folders are never touched.
 _STATE = frozenset({
     "journal.db", "journal.db-wal", "journal.db-shm", "runs", "locks", "snapshots", "workspaces", "hooks",
-    "run",
-    "daemon.lock", "control.token",
+    "run", "agents", "daemon.lock", "control.token",
 })  # fmt: skip
-_ALSO = re.compile(r"journal\.db\.before-.+|\..+\.[0-9a-f]{16}\.tmp.*", re.DOTALL)
-"""Journals that a restore put aside, and files that a crash left half-written."""
+_ALSO = re.compile(
+    r"journal\.db\.before-.+|handoffd\.trusted-[0-9a-f]{64}\.yaml|\..+\.[0-9a-f]{16}\.tmp.*", re.DOTALL
+)
+"""Journals that a restore put aside, trusted settings, and files that a crash left half-written."""
 _CONFIGURATION = frozenset({"handoffd.yaml", "environment"})
 
 
