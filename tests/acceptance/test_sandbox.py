@@ -23,7 +23,7 @@ from handoffd.execute.base import StartRecord
 from handoffd.execute.run import claimed
 from handoffd.execute.runner import proc
 from handoffd.execute.sandbox.kernel import landlock_version
-from handoffd.execute.sandbox.view import SCOPES_SINCE
+from handoffd.execute.sandbox.plan import SCOPES_SINCE
 
 pytestmark = pytest.mark.usefixtures("namespaces")
 

@@ -369,6 +369,8 @@ class VerbContext(Struct, frozen=True, kw_only=True):
     """Its name in commands."""
     waits_for: str | None
     """Why nothing of it runs, in words."""
+    sandbox: str | UnsetType = UNSET
+    """At the first start in a project: what holds its agents, in words."""
 
 
 class HandedOut(Struct, frozen=True, kw_only=True):

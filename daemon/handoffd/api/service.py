@@ -259,6 +259,7 @@ class Service(Reads, Inspecting):
         """
         assert isinstance(started, Started)
         wanted = tuple(story for story in (started.story, *started.then) if story)
+        before = await self._supervision.view(root)
         bootstrapped, found = await to_thread.run_sync(_facts, root, wanted)
         event = replace(
             started, bootstrapped=bootstrapped, undescribed=found.undescribed,
@@ -272,7 +273,8 @@ class Service(Reads, Inspecting):
         told = [*(earlier | {story: begun_anew(story, ref, root) for story, ref in kept.items()}).values()]
         if paths := await self._supervision.uncommitted(root):
             told.append(begins_without(paths, root))
-        return {**answer, "warnings": [*answer["warnings"], *told]}
+        first = {} if any(track.story for track in before.tracks) else {"sandbox": before.sandbox}
+        return {**answer, **first, "warnings": [*answer["warnings"], *told]}
 
     async def _goes_on(self, root: str, story: str) -> str | None:
         """Return that a story goes on from what an earlier start of it left, and how it begins anew."""

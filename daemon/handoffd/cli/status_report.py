@@ -39,9 +39,7 @@ NO_PROJECT = "No project is supervised. In a project's folder: handoffd init"
 _HEAD = ("PROJECT", "STORY", "STEP", "ATTEMPT", "STATUS", "MINUTES")
 _WIDTH = 100
 """Most characters of a note below a line; `status PROJECT` shows all of it."""
-_ACTIVITY_WIDTH = 60
-_SHOWN_TESTS = 10
-_DONE = "done"
+_ACTIVITY_WIDTH, _SHOWN_TESTS, _DONE = 60, 10, "done"
 
 
 def told(status: Json, *, whole: bool, every: bool = False) -> list[str]:
@@ -243,6 +241,8 @@ def _of_project(project: Json, width: int, *, whole: bool) -> Iterator[str]:
     # Older daemons do not send the command.
     if whole and project["condition"] == "ok" and project.get("test_command", ()) is None:
         yield f"warning: no tests are run: {UNMEASURED}"
+    if whole and project.get("sandbox"):
+        yield f"sandbox: {shorten(project['sandbox'], width)}"
 
 
 def _of_story(project: Json, track: Json, width: int) -> Iterator[str]:

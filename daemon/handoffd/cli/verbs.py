@@ -59,8 +59,9 @@ def _accepted(answer: Json) -> list[str]:
     message = plain(by_name(answer["message"], answer))
     if answer["status"] in {"pass", "failing"}:  # the message names the step that follows
         return [message]
+    held = [f"  sandbox: {plain(answer['sandbox'])}"] if answer.get("sandbox") else []
     warnings = (f"  warning: {plain(by_name(one, answer))}" for one in answer.get("warnings", ()))
-    return [f"{message} ({plain(answer['step'])}, {answer['status']})", *warnings]
+    return [f"{message} ({plain(answer['step'])}, {answer['status']})", *held, *warnings]
 
 
 def _dispatched(answer: Json) -> list[str]:

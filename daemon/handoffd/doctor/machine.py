@@ -20,8 +20,7 @@ from handoffd.engine.wording import counted, first_few
 from handoffd.errors import HandoffdError, StoreError
 from handoffd.execute.sandbox import entry
 from handoffd.execute.sandbox.kernel import SETTING
-from handoffd.execute.sandbox.plan import LANDLOCK, OFF, STRICT
-from handoffd.execute.sandbox.view import SCOPES_SINCE
+from handoffd.execute.sandbox.plan import LANDLOCK, OFF, SCOPES_SINCE, STRICT
 from handoffd.journal.database import Glance, glance
 from handoffd.settings.model import SandboxSettings
 from handoffd.watch.backend import LIMIT_REACHED, Demand

@@ -298,6 +298,8 @@ class ProjectView(Struct, frozen=True, kw_only=True):
     """The keys of edits to its settings and rules that wait for a person's trust."""
     called: str | None = None
     """What to call it in a command: its name, or its root where several share the name."""
+    sandbox: str | None = None
+    """What holds its agents by its settings, and what is let in, in words."""
     post_checks: dict[str, str] = {}
     """The command that each step of its table is checked with, by step; of several, by `STEP.NAME`."""
 

@@ -7,6 +7,7 @@ caches its view: while a project rests, nothing in the view can change. `project
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 import anyio
@@ -17,6 +18,8 @@ from msgspec.structs import replace
 from handoffd.engine.views import ProjectView
 from handoffd.engine.wording import command_for
 from handoffd.errors import HandoffdError, NotFound
+from handoffd.execute.sandbox.kernel import landlock_version
+from handoffd.execute.sandbox.planning import combined, in_words
 from handoffd.fleet.loops import Loops
 from handoffd.fleet.membership import Membership
 from handoffd.fleet.register import Register, by_project
@@ -85,7 +88,7 @@ class Views:
             views |= await glimpse(missing, self._register, self._services)
             for root in missing:
                 if (up := self._register.awake.get(root)) is not None:
-                    views[root] = await view_of(up, self._services.slots)
+                    views[root] = await _view(up, self._services)
         names = self._register.names()
         return [self._told(views[root], names.get(root)) for root in roots if root in views]
 
@@ -97,6 +100,17 @@ class Views:
             return view
         swept = self._loops.swept(view.project)
         return replace(view, warnings=(*view.warnings, unwatched), swept=swept)
+
+
+async def _view(project: Project, services: Services) -> ProjectView:
+    view = await view_of(project, services.slots)
+    held = combined(services.settings.sandbox, project.files.settings.sandbox)
+    return replace(view, sandbox=in_words(held, _landlock()))
+
+
+@cache
+def _landlock() -> int:
+    return landlock_version()
 
 
 # --- projects at rest ---------------------------------------------------------------------------------
@@ -128,7 +142,7 @@ async def _glimpse(rows: Mapping[str, Row], services: Services) -> Mapping[str, 
     hints = {root: row.hints for root, row in rows.items()}
     views = {}
     for root, project in (await _projects(rows, services)).items():
-        views[root] = await view_of(project, services.slots)
+        views[root] = await _view(project, services)
         if rows[root].hints == hints[root]:  # after a hint, the files that were read may be out of date
             rows[root].view = views[root]
     await checkpoint()

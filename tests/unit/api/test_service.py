@@ -251,6 +251,19 @@ async def test_trust_lists_the_edits_that_now_apply(supervision: MemorySupervisi
     assert {"type": "trusted", "project": "/srv/shop", "trusted": ["test.command"]} == told
 
 
+@pytest.mark.parametrize(("story", "told"), [(None, "namespaces; network: on"), ("US-001", None)])
+async def test_a_first_start_says_what_holds_agents(
+    supervision: MemorySupervision, service: Service, story: str | None, told: str | None
+) -> None:
+    """Later it is in the status of the project."""
+    track = track_view(story=story, status="pending", step="bdd", needs_you=False)
+    supervision.projects["/srv/shop"] = project_view("/srv/shop", track, sandbox="namespaces; network: on")
+
+    answer = await service.call("start", "/srv/shop", {"story": "US-7", "queue": True}, EVE)
+
+    assert told == answer.get("sandbox")
+
+
 # --- who may --------------------------------------------------------------------------------------
 SAID: dict[str, dict[str, Any]] = {
     "reject": {"reason": "scope_warning"}, "reopen": {"step": "bdd"}, "start": {"story": "US-1"},

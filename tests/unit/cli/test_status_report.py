@@ -183,9 +183,11 @@ def test_one_project_is_shown_whole() -> None:
         next_story="US-9", last_error=long, reason="scope_warning",
     )  # fmt: skip
 
-    whole = _lines(project_view("/srv/shop", track), whole=True)
-    short = _lines(project_view("/srv/shop", track))
+    project = project_view("/srv/shop", track, sandbox="namespaces; network: on")
+    whole, short = _lines(project, whole=True), _lines(project)
 
+    assert "    sandbox: namespaces; network: on" in whole
+    assert not any("sandbox" in line for line in short)
     assert f"    last error: {long}" in whole
     assert f"    last error: {'x' * 99}…" in short
     for said in (

@@ -38,6 +38,7 @@ if __name__ == "__main__":
 from handoffd.execute import base
 from handoffd.execute.runner import capture, cgroup, daemonize, proc, records, spawn, tree
 from handoffd.execute.sandbox import entry, kernel
+from handoffd.execute.sandbox.plan import strength
 
 Reply = Callable[[bytes], object]
 """Answers the caller; only the first call has an effect."""
@@ -168,7 +169,7 @@ class Shim:
         self, place: records.Reserved, pid: int, started: int, spec: base.RunSpec
     ) -> None:
         assert self._began is not None
-        level = None if spec.sandbox is None else entry.strength(spec.sandbox, kernel.landlock_version())
+        level = None if spec.sandbox is None else strength(spec.sandbox.level, kernel.landlock_version())
         record = base.StartRecord(
             run_id=self._run_id,
             shim_pid=self._claim.pid,

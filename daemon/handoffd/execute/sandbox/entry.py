@@ -30,8 +30,8 @@ if __name__ == "__main__":
 
 from handoffd.execute.runner import spawn, tree
 from handoffd.execute.sandbox import kernel
-from handoffd.execute.sandbox.plan import LANDLOCK, NAMESPACES, STRICT, Plan
-from handoffd.execute.sandbox.view import SCOPES_SINCE, View, restrict
+from handoffd.execute.sandbox.plan import LANDLOCK, NAMESPACES, Plan, strength
+from handoffd.execute.sandbox.view import View, restrict
 
 _MESSAGE_BYTES = 4096
 _STARTED, _REFUSED, _NO_PROGRAM = b"+", b"-", b"!"
@@ -72,13 +72,6 @@ class Kept(NamedTuple):
             return None
         status: int | None = _STATUS.unpack(message)[0] if len(message) == _STATUS.size else None
         return status
-
-
-def strength(plan: Plan, version: int) -> str:
-    """Return the level that holds a run with this plan, on a kernel with this version of Landlock."""
-    if plan.level == LANDLOCK:
-        return LANDLOCK
-    return STRICT if plan.level != NAMESPACES and version >= SCOPES_SINCE else NAMESPACES
 
 
 def start(plan: Plan, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdin: int, output: int) -> Kept:
@@ -247,7 +240,7 @@ def main(argv: list[str]) -> int:
     if kept.ended() != 0:
         sys.stderr.write("no sandbox: a program in it did not run\n")
         return 1
-    sys.stdout.write(f"{strength(plan, kernel.landlock_version())}\n")
+    sys.stdout.write(f"{strength(plan.level, kernel.landlock_version())}\n")
     return 0
 
 

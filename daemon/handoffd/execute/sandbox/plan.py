@@ -25,6 +25,17 @@ Network = Literal["on", "loopback", "none"]
 
 STRICT, NAMESPACES, LANDLOCK, OFF = "strict", "namespaces", "landlock", "off"
 
+SCOPES_SINCE = 6
+"""The version of Landlock that closes abstract sockets and signals."""
+
+
+def strength(level: str, version: int) -> str:
+    """Return the level that holds a run, on a kernel with this version of Landlock."""
+    if level in (LANDLOCK, OFF):
+        return level
+    return STRICT if level != NAMESPACES and version >= SCOPES_SINCE else NAMESPACES
+
+
 FIXED = (".ai", ".git")
 """Folders of a workspace that can be written and not be moved or replaced."""
 GUARDED = ("hooks", "config")

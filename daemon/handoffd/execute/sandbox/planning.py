@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from handoffd.execute.environment import expanded
-from handoffd.execute.sandbox.plan import LANDLOCK, NAMESPACES, OFF, Plan
+from handoffd.execute.sandbox.plan import LANDLOCK, NAMESPACES, OFF, STRICT, Plan, strength
 from handoffd.settings.model import ProjectSandbox, SandboxSettings
 
 # --- what can be let in by name -----------------------------------------------------------------------
@@ -293,6 +293,21 @@ def combined(daemon: SandboxSettings, project: ProjectSandbox) -> SandboxSetting
         visible=(*daemon.visible, *project.visible),
         let_in=(*daemon.let_in, *project.let_in),
     )
+
+
+_HOLDS: Final = {
+    STRICT: "namespaces and Landlock (strict)", NAMESPACES: "namespaces", LANDLOCK: "Landlock alone",
+}  # fmt: skip
+
+
+def in_words(settings: SandboxSettings, version: int) -> str:
+    """Return what holds agents on a kernel with this version of Landlock, and what is let in."""
+    holds = strength(settings.level, version)
+    if holds == OFF:
+        return "none; agents may do all that their account may"
+    more = (("may also write", settings.writable), ("read", settings.visible), ("let in", settings.let_in))
+    told = (f"{word} {', '.join(names)}" for word, names in more if names)
+    return "; ".join([_HOLDS[holds], f"network: {settings.network}", *told])
 
 
 def variables_of(settings: SandboxSettings) -> tuple[str, ...]:

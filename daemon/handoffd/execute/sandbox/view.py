@@ -22,7 +22,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from handoffd.execute.sandbox import kernel
-from handoffd.execute.sandbox.plan import FIXED, GUARDED, LANDLOCK, STRICT, Plan
+from handoffd.execute.sandbox.plan import FIXED, GUARDED, LANDLOCK, SCOPES_SINCE, STRICT, Plan
 
 _STAGE = "/tmp"  # noqa: S108  (covered at once by a private folder)
 _STAGE_OPTIONS = "mode=0755,size=50%"
@@ -388,7 +388,6 @@ def _make_missing(repository: int, name: str) -> None:
 
 
 # --- Landlock -----------------------------------------------------------------------------------------
-SCOPES_SINCE = 6
 _ABSTRACT_SOCKETS, _SIGNALS = 1, 2
 
 _WRITE_FILE, _READ_FILE, _READ_FOLDER, _TRUNCATE = 1 << 1, 1 << 2, 1 << 3, 1 << 14

@@ -15,7 +15,7 @@ from tests.support.children import ending
 from tests.support.sandboxes import Box, accounts, box
 
 from handoffd.execute.sandbox import kernel
-from handoffd.execute.sandbox.view import SCOPES_SINCE
+from handoffd.execute.sandbox.plan import SCOPES_SINCE
 
 
 @pytest.fixture(params=accounts(), ids=lambda account: "root" if account == 0 else "ordinary")

@@ -17,6 +17,7 @@ from handoffd.execute.sandbox.planning import (
     Subject,
     combined,
     folded,
+    in_words,
     logins,
     machine_of,
     plan,
@@ -372,3 +373,23 @@ def test_a_plan_that_makes_no_sense_is_refused(raw: dict[str, Any]) -> None:
     """The shim refuses the start: it does not guess."""
     with pytest.raises(ValueError, match=r"level|network|absolute"):
         Plan.from_raw(raw)
+
+
+@pytest.mark.parametrize(
+    ("settings", "version", "words"),
+    [
+        ({}, 6, "namespaces and Landlock (strict); network: on"),
+        ({}, 5, "namespaces; network: on"),
+        ({"level": "namespaces", "network": "none"}, 6, "namespaces; network: none"),
+        ({"level": "landlock"}, 6, "Landlock alone; network: on"),
+        ({"level": "off", "writable": ["/x"]}, 6, "none; agents may do all that their account may"),
+        (
+            {"writable": ["~/.cache/x"], "visible": ["/run/docker.sock"], "let_in": ["npm", "go"]}, 6,
+            "namespaces and Landlock (strict); network: on; may also write ~/.cache/x; "
+            "read /run/docker.sock; let in npm, go",
+        ),
+    ],
+)  # fmt: skip
+def test_what_holds_agents_is_said_in_a_line(settings: dict[str, Any], version: int, words: str) -> None:
+    """For a person who starts a first story, or looks at a project."""
+    assert words == in_words(SandboxSettings(**settings), version)
