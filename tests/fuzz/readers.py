@@ -104,7 +104,7 @@ def result(body: bytes) -> None:
 
 
 def _claims(texts: HandoffTexts) -> None:
-    expected = Expected(story="US-001", step="impl", attempt=1, dispatch="d-1", since=NOW)
+    expected = Expected(story="US-001", step="impl", attempt=1, dispatch="d-1", since=NOW, ours=True)
     for reading in (read_handoff(texts, expected), read_claims(texts)):
         codec.encode(reading)
         encoded(reading)

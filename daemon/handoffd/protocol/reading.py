@@ -69,7 +69,8 @@ class Expected(Struct, frozen=True, kw_only=True):
 
     `mark` is what was recorded at its dispatch. For a dispatch that was not ours `mark` is the
     hand-off applied last, `since` the moment of the dispatch, before which nothing counts, and `dispatch`
-    None (as is `attempt`, if it is not known): then it is not compared.
+    None (as is `attempt`, if it is not known): then it is not compared. `ours`: an executor of the daemon has
+    made the attempt, so what cannot be read does not pass.
     """
 
     mark: HandoffMark = HandoffMark()
@@ -78,6 +79,7 @@ class Expected(Struct, frozen=True, kw_only=True):
     attempt: int | None = None
     dispatch: str | None = None
     since: datetime | None = None
+    ours: bool = False
 
 
 def read_handoff(texts: HandoffTexts, expected: Expected) -> Reading:
@@ -168,7 +170,7 @@ def _combine(claims: list[Claim | Problem], expected: Expected) -> Malformed | F
     if silent:
         return Malformed(problem=Problem(file=RESULT_FILE, key="status", message="is missing"))
     found = _found(said, problems, expected)
-    unread = None if expected.dispatch is None else _unread(said, found.handoff.status)
+    unread = _unread(said, found.handoff.status) if expected.ours else None
     return found if unread is None else Malformed(problem=unread)
 
 

@@ -62,6 +62,7 @@ class HandoffFiles:
             step=dispatch.step,
             attempt=dispatch.attempt,
             dispatch=dispatch.id,
+            ours=True,
         )
         return self.read_for(expected, keep_in)
 

@@ -31,10 +31,10 @@ HANDOFFS = Path(__file__).parents[2] / "data" / "handoffs"
 
 DISPATCH = "20261121T073312-4f9a1c"
 
-EXPECTED = Expected(story="US-005", step="impl", attempt=2, dispatch=DISPATCH)
+EXPECTED = Expected(story="US-005", step="impl", attempt=2, dispatch=DISPATCH, ours=True)
 
-BY_HAND = Expected(story="US-005", step="impl", attempt=2)
-"""The same attempt by a person or another tool."""
+BY_HAND = Expected(story="US-005", step="impl", attempt=2, dispatch=DISPATCH)
+"""The same attempt by a person or another tool, which was given its prompt."""
 
 DISPATCHED_AT = datetime(2026, 1, 31, 22, 0, tzinfo=UTC)
 

@@ -257,6 +257,7 @@ def test_the_daemon_takes_it_for_what_it_is(shop: Rehearsal, act: str, kind: str
         handoff=handoff.read_bytes() if handoff.exists() else None,
         result=result.read_bytes() if result.exists() else None,
     )
-    reading = read_handoff(texts, Expected(story="US-001", step="bdd", attempt=1, dispatch="d-bdd-1"))
+    expected = Expected(story="US-001", step="bdd", attempt=1, dispatch="d-bdd-1", ours=True)
+    reading = read_handoff(texts, expected)
 
     assert kind == type(reading).__name__.lower(), reading
