@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from inspect import cleandoc
 from itertools import islice
 from typing import Any, Final, Literal
 
@@ -263,8 +264,20 @@ def schemas_of(shapes: Sequence[Any]) -> tuple[Sequence[Json], Json]:
     )
     assert not structs.keys() & models.keys(), "a struct and a model have one name"
     # The defaults of fields are tuples, and JSON has none.
-    schemas, together = msgspec.json.decode(msgspec.json.encode((found, structs | models)))
-    return schemas, together
+    schemas, of_structs, of_models = msgspec.json.decode(msgspec.json.encode((found, structs, models)))
+    return schemas, _settled(of_structs) | of_models
+
+
+def _settled(schema: Any) -> Any:
+    """Return a schema as every release of msgspec makes it: one indents docstrings, one restricts names."""
+    if isinstance(schema, list):
+        return [_settled(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {name: _settled(value) for name, value in schema.items() if name != "propertyNames"}
+    if isinstance(described := kept.get("description"), str):
+        kept["description"] = cleandoc(described)
+    return kept
 
 
 def _operation(endpoint: Endpoint, shape: Json) -> Json:
