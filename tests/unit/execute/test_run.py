@@ -306,7 +306,7 @@ async def test_orphans_outlive_neither_net(root: Path) -> None:
     os.kill(launchers(socket)[0], signal.SIGKILL)
     os.kill(run.shim_pid, signal.SIGKILL)
     await eventually(lambda: not run.is_running())
-    assert 2 == len(processes(str(marker)))
+    await eventually(lambda: len(processes(str(marker))) == 2)  # the one that started them goes, too
 
     record = adopt(root / "r1")
 
