@@ -4,14 +4,30 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 LIMIT_S = 60.0
+
+
+@contextmanager
+def answering(server: ThreadingHTTPServer, over: threading.Event) -> Iterator[None]:
+    """Have a server answer in a thread of its own until the block ends; `over` ends its slow answers."""
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        server.shutdown()
+        thread.join()
 
 
 def free_port() -> int:

@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from msgspec.structs import replace
+from tests.support.loopback import answering
 
 from handoffd.engine.notice import (
     Expired,
@@ -282,12 +283,5 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def serving(status: int) -> Iterator[Server]:
     """Run a server for as long as the block lasts."""
-    with Server(status) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.hold.set()
-            server.shutdown()
-            thread.join()
+    with Server(status) as server, answering(server, server.hold):
+        yield server

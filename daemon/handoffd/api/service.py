@@ -74,7 +74,7 @@ from handoffd.engine.track import own_story
 from handoffd.engine.views import LandingRequest
 from handoffd.engine.wording import command_for, counted
 from handoffd.errors import HandoffdError, Json, NotFound, Refused, remedies
-from handoffd.execute.witness import inside_executor
+from handoffd.execute.witness import inside_executor, kept_out
 from handoffd.inspection.framework import StoryFacts, detect_framework, finished_before, story_facts
 from handoffd.inspection.project_status import project_name
 from handoffd.journal.journal import Journal
@@ -249,8 +249,7 @@ class Service(Reads, Inspecting):
                 message = f"{rule}: over TCP the caller is unknown (control.tcp.gates)"
                 raise Refused(message, code="NOT_OVER_TCP", hint=hint)
         elif await to_thread.run_sync(self.inside, caller.pid):
-            message = f"{rule}: the request came from a program that handoffd has started"
-            raise Refused(message, code="INSIDE_EXECUTOR", hint=hint)
+            raise kept_out(rule, hint)
 
     async def _start(self, root: str, started: Verb, caller: Caller, *, go_on: bool) -> Json:
         """Give a start; the project's files say whether they describe its stories.

@@ -274,11 +274,10 @@ def token(place: Place, rotate: bool, as_json: bool) -> None:
     It lets a client do over TCP all that you can, except verbs reserved for people (control.tcp.gates).
     """
     from handoffd.api.http.auth import ensured, rotated
-    from handoffd.execute.witness import inside_executor
+    from handoffd.execute.witness import inside_executor, kept_out
 
     if inside_executor(os.getpid()):
-        message = "the token is for people: the request came from a program that handoffd has started"
-        raise Refused(message, code="INSIDE_EXECUTOR", hint="handoffd token  # in a terminal of your own")
+        raise kept_out("the token is for people", "handoffd token  # in a terminal of your own")
     settings = place.settings()
     if settings.control.tcp is not None and settings.control.tcp.token is not None:
         raise Refused("the token comes from the settings (control.tcp.token)", hint="handoffd config show")

@@ -21,6 +21,7 @@ from handoffd.errors import HandoffdError, StoreError
 from handoffd.execute.sandbox import entry
 from handoffd.execute.sandbox.kernel import SETTING
 from handoffd.execute.sandbox.plan import LANDLOCK, OFF, SCOPES_SINCE, STRICT
+from handoffd.execute.sandbox.planning import HOLDS
 from handoffd.journal.database import Glance, glance
 from handoffd.settings.model import SandboxSettings
 from handoffd.watch.backend import LIMIT_REACHED, Demand
@@ -535,7 +536,7 @@ def _of_sandbox(facts: SandboxFacts) -> Iterator[Finding]:
 
 def _sandbox_in_words(facts: SandboxFacts) -> str:
     if facts.holds == STRICT:
-        by = "namespaces and Landlock (strict)"
+        by = HOLDS[STRICT]
     else:
         by = f"namespaces; Landlock's scopes, which shut abstract sockets, need version {SCOPES_SINCE} of it"
     whom = "agents of root, which see folders of programs only," if facts.is_root else "agents"

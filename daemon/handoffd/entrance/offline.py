@@ -29,8 +29,8 @@ from handoffd.engine.decision import Decision, Dispatched
 from handoffd.engine.events import Advanced, Event, PromptTaken, StateEdited
 from handoffd.engine.routing import MAX_ATTEMPTS
 from handoffd.engine.track import EXTERNAL, Track, TrackKey
-from handoffd.errors import HandoffdError, Json, NotFound, Refused
-from handoffd.execute.witness import inside_executor
+from handoffd.errors import HandoffdError, Json, NotFound
+from handoffd.execute.witness import inside_executor, kept_out
 from handoffd.fleet.reloading import TRUST, Trusted
 from handoffd.inspection.framework import finished_before
 from handoffd.inspection.own_files import settings_of, table_of, templates_for
@@ -100,8 +100,7 @@ def test_notices(settings: Settings, sink: str | None) -> Json:
 def trust_settings(settings: Settings, given: Given, sign: str | None) -> Json:
     """Return which edits of the settings wait for you, or trust them. Raises Locked while a daemon runs."""
     if sign is not None and inside_executor(os.getpid()):
-        message = "trusting settings is for people: the request came from a program that handoffd has started"
-        raise Refused(message, code="INSIDE_EXECUTOR", hint=f"{TRUST}  # in a terminal of your own")
+        raise kept_out("trusting settings is for people", f"{TRUST}  # in a terminal of your own")
 
     async def work(service: Service) -> Json:
         trusted = Trusted(given, service.journal, settings.state_dir, SystemClock())

@@ -13,6 +13,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from handoffd.errors import Refused
 from handoffd.execute.runner import proc, proc_probe
 
 _LIMIT_S = 2.0
@@ -157,6 +158,12 @@ def inside_executor(pid: int, witness: Witness = ALONE, daemon: int = 0) -> bool
         return True
     told = witness.marked(hidden)
     return pid in hidden if told is None else told
+
+
+def kept_out(rule: str, hint: str) -> Refused:
+    """Return the refusal for such a process."""
+    message = f"{rule}: the request came from a program that handoffd has started"
+    return Refused(message, code="INSIDE_EXECUTOR", hint=hint)
 
 
 def lineage(pid: int) -> tuple[int, ...]:

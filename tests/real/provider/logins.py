@@ -18,6 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from tests.real.provider.turns import Json
+from tests.support.loopback import answering
 
 from handoffd.clock import SystemClock
 
@@ -103,15 +104,8 @@ def logging_in(folder: Path) -> Iterator[Logins]:
     context.load_cert_chain(certificate(folder))
     with ThreadingHTTPServer(("127.0.0.1", 0), _handler(logins, context)) as server:
         logins.port = server.server_address[1]
-        server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        try:
+        with answering(server, logins.over):
             yield logins
-        finally:
-            logins.over.set()
-            server.shutdown()
-            thread.join()
 
 
 def _handler(logins: Logins, context: ssl.SSLContext) -> type[BaseHTTPRequestHandler]:

@@ -17,6 +17,7 @@ from tests.real.provider.gemini import Gemini
 from tests.real.provider.responses import Responses
 from tests.real.provider.sse import PLAIN
 from tests.real.provider.turns import Answer, Asked, Dialect, Fault, Json, Model, Silence, Slow, Turn
+from tests.support.loopback import answering
 
 _SUFFIXES: tuple[tuple[str, Dialect], ...] = (
     ("/messages", Anthropic()),
@@ -49,15 +50,8 @@ def serving(model: Model) -> Iterator[Provider]:
     with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
         provider = Provider(server.server_address[1])
         server.RequestHandlerClass = _handler(provider, model)
-        server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        try:
+        with answering(server, provider.over):
             yield provider
-        finally:
-            provider.over.set()
-            server.shutdown()
-            thread.join()
 
 
 def _handler(provider: Provider, model: Model) -> type[BaseHTTPRequestHandler]:

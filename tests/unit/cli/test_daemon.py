@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -22,10 +23,11 @@ from handoffd.api.client import Client
 from handoffd.api.outcomes import reloaded
 from handoffd.cli.daemon import cause_of, report
 from handoffd.engine.views import WORKABLE
+from handoffd.entrance.requests import account
 from handoffd.errors import Locked, NoDaemon, Problem
 from handoffd.protocol import yamltext
 from handoffd.protocol.state import plain
-from handoffd.settings.loading import Renewed, SettingsView
+from handoffd.settings.loading import HeldSetting, Renewed, SettingsView
 
 
 # --- run --------------------------------------------------------------------------------------------
@@ -269,3 +271,49 @@ def test_a_refusal_of_the_daemon_is_shown(control: Controlled, handoffd: Command
 
     assert 4 == said.code
     assert "handoffd run" in said.err
+
+
+# --- trust ------------------------------------------------------------------------------------------
+HELD = (
+    HeldSetting(key="caps.story_usd", before=5.0, now=20.0),
+    HeldSetting(key="language", before="en", now="zh-TW", guarded=False),
+)
+
+
+def test_an_edit_that_waits_is_shown_and_trusted_only_by_a_word(
+    control: Controlled, handoffd: Commands
+) -> None:
+    """All of it; without a terminal only `--yes` is an answer."""
+    control.renewing.view = SettingsView(file="/etc/h.yaml", held=HELD)
+
+    seen, as_json = handoffd("trust", "--daemon"), handoffd("trust", "--daemon", "--json")
+    again = handoffd("reload")
+    assert [
+        "This edit of /etc/h.yaml waits for you (* for these):",
+        "* caps.story_usd: 5.0 -> 20.0",
+        '  language: "en" -> "zh-TW"',
+        "  next: handoffd trust --daemon --yes",
+    ] == seen.lines
+    assert (1, 1, False) == (seen.code, as_json.code, as_json.json["trusted"])
+    assert (1, True) == (again.code, again.err.rstrip().endswith("next: handoffd trust --daemon"))
+
+    given = handoffd("trust", "--daemon", "--yes")
+    assert (0, "Trusted: it applies to a running daemon now.") == (given.code, given.lines[-1])
+    assert "No edit of the daemon's settings waits for you." == handoffd("trust", "--daemon").lines[0]
+    assert 2 == handoffd("trust", "--daemon", "shop").code
+
+
+def test_a_terminal_is_recorded_with_the_account() -> None:
+    """So a person knows which of several gave a verb; a script has none."""
+    code = "from handoffd.entrance.requests import asker; print(asker())"
+    ours, theirs = os.openpty()
+    terminal = os.ttyname(theirs).removeprefix("/dev/")
+    command = [sys.executable, "-c", code]
+    told = [
+        subprocess.run(command, stdin=stdin, capture_output=True, text=True, check=True).stdout
+        for stdin in (theirs, subprocess.DEVNULL)
+    ]
+    os.close(ours)
+    os.close(theirs)
+
+    assert [f"{account()} on {terminal}\n", f"{account()}\n"] == told

@@ -430,6 +430,19 @@ async def test_a_restart_trusts_nothing(tmp_path: Path) -> None:
         assert file.path.read_bytes() == kept.read_bytes()
 
 
+async def test_commands_find_a_daemon_that_begins_with_older_settings(tmp_path: Path) -> None:
+    """They look for its socket where the file says."""
+    async with edited(tmp_path) as (here, file, _):
+        await next_daemon(here, file).begin(file.given.load())
+        file.write(OWN)
+        moved = file.path.read_text().replace(str(here.base / "run"), str(here.base / "other"))
+        file.path.write_text(moved)
+
+        settings = await next_daemon(here, file).begin(file.given.load())
+
+        assert (here.base / "other", {}) == (settings.runtime_dir, settings.executors)
+
+
 @pytest.mark.parametrize("text", [b"caps: [\n", b"executors: {own: {extends: claude}}\n", None])
 async def test_a_text_in_place_of_the_trusted_one_is_not_trusted(tmp_path: Path, text: bytes | None) -> None:
     """An agent may write or remove it: neither this daemon nor the next one obeys; a person trusts anew."""

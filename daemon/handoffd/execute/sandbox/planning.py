@@ -295,7 +295,7 @@ def combined(daemon: SandboxSettings, project: ProjectSandbox) -> SandboxSetting
     )
 
 
-_HOLDS: Final = {
+HOLDS: Final = {
     STRICT: "namespaces and Landlock (strict)", NAMESPACES: "namespaces", LANDLOCK: "Landlock alone",
 }  # fmt: skip
 
@@ -307,7 +307,7 @@ def in_words(settings: SandboxSettings, version: int) -> str:
         return "none; agents may do all that their account may"
     more = (("may also write", settings.writable), ("read", settings.visible), ("let in", settings.let_in))
     told = (f"{word} {', '.join(names)}" for word, names in more if names)
-    return "; ".join([_HOLDS[holds], f"network: {settings.network}", *told])
+    return "; ".join([HOLDS[holds], f"network: {settings.network}", *told])
 
 
 def variables_of(settings: SandboxSettings) -> tuple[str, ...]:
