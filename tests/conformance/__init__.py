@@ -1,0 +1,1 @@
+"""Our expressions beside the cases of cel-spec: `make cel-conformance`."""
