@@ -13,6 +13,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from textwrap import dedent
 from typing import Any, get_args
@@ -21,6 +22,7 @@ from tests.support.api_documents import endpoints, problems
 from tests.support.chat_tables import intents
 from tests.support.compatibility import differences
 from tests.support.markdown import plain, table
+from tests.support.pipeline_tables import parts, task, whole_file
 from tests.support.plays import examples
 from tests.support.settings_tables import daemon_settings, project_settings
 from tests.support.systemd_cases import cases
@@ -374,6 +376,9 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "front-matter": _front_matter,
     "step-table": _step_table,
     "pipelines": _pipelines,
+    "pipeline-file": whole_file,
+    "pipeline-task": task,
+    **{name: partial(parts().__getitem__, name) for name in parts()},
     "presets": _presets,
     "differences": differences,
     "rule-defaults": _rule_defaults,

@@ -13,6 +13,7 @@ from typing import Any, get_args
 from pydantic import BaseModel
 
 from handoffd.protocol.handoff import FrontMatter
+from handoffd.protocol.pipelines.schema import json_schema
 from handoffd.protocol.rule_merge import RULEBOOK
 from handoffd.protocol.rules import Language, RuleBook
 from handoffd.protocol.state import Reason, State
@@ -102,4 +103,5 @@ _SCHEMAS: Mapping[str, Callable[[], Schema]] = {
     "step-rules.schema.json": _step_rules,
     "settings.schema.json": _settings,
     "project-settings.schema.json": _project_settings,
+    "pipeline.schema.json": json_schema,
 }

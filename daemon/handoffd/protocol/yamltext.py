@@ -79,11 +79,14 @@ class YamlText(Struct, frozen=True):
         return self.lines.get(key)
 
 
-def load(text: str | bytes, file: str, *, first_line: int = 1, resolve: bool = True) -> YamlText:
+def load(
+    text: str | bytes, file: str, *, first_line: int = 1, resolve: bool = True, advise: bool = False
+) -> YamlText:
     """Return the one document in `text`; an empty one has the data None.
 
     `first_line` is the line of `file` at which `text` begins. Without `resolve` every scalar is the
-    string that was written (`013` stays `013`), but for nulls. Raises InvalidFile.
+    string that was written (`013` stays `013`), but for nulls. With `advise` the usual mistakes have
+    messages that say what to write. Raises InvalidFile.
     """
     builder = _Builder(file, first_line, resolve)
     content = _decode(text, builder)
@@ -95,8 +98,7 @@ def load(text: str | bytes, file: str, *, first_line: int = 1, resolve: bool = T
     except InvalidFile:
         raise
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        raise builder.invalid(_one_line(error), line=mark.line if mark else None) from None
+        raise builder.unread(error, content if advise else None) from None
     except yaml.reader.ReaderError as error:
         line = content.encode()[: error.position].count(b"\n")
         raise builder.invalid(_FOREIGN, line=line) from None
@@ -117,6 +119,66 @@ def _decode(text: str | bytes, builder: _Builder) -> str:
         line = error.object.count(b"\n", 0, error.start)
         raise builder.invalid("is not UTF-8", line=line) from None
     return plain.removeprefix("\ufeff").translate(_NO_BREAKS)
+
+
+class _Mistake(Struct):
+    """One error of the parser, with the text around it; lines count from 0."""
+
+    lines: list[str]
+    first_line: int
+    line: int
+    column: int
+    began: int
+    """Where what the parser could not finish began."""
+    quote: int | None
+    """Where a quoted text of several lines began that ends on this line."""
+
+    def told(self, problem: str) -> tuple[str, int] | None:
+        """Return a sentence for a usual mistake, and its line; None for another one."""
+        text = self.lines[self.line] if self.line < len(self.lines) else ""
+        before, sign = text[: self.column], text[self.column : self.column + 1]
+        if "tab character" in problem or sign == "\t":
+            return "is indented with a tab: only spaces indent", self.line
+        if problem == "found character that cannot start any token":
+            return f"a text that begins with {sign!r} needs quotes", self.line
+        if problem in {"found unexpected end of stream", "found unexpected document indicator"}:
+            return "the quote that begins here is never closed", self.began
+        if problem == "mapping values are not allowed in this context":
+            named = re.search(r":\s", before) is not None
+            return ("a text with ': ' in it needs quotes", self.line) if named else self._indented()
+        if problem == "could not find expected ':'":
+            return "a key needs a ':' and a space", self.began
+        if problem.startswith("did not find expected ','"):
+            return self._brackets(problem)
+        if problem == "did not find expected '-' indicator" and not before.strip():
+            return "an entry of a list begins with '- '; a key after the list is indented less", self.line
+        if problem in {"did not find expected key", "did not find expected '-' indicator"}:
+            return self._rest() if before.strip() else self._indented()
+        return None
+
+    def _brackets(self, problem: str) -> tuple[str, int]:
+        opened = "{" if "'}'" in problem else "["
+        where = "" if self.began == self.line else f" of line {self.first_line + self.began}"
+        words = f"the {opened!r}{where} is not closed before this, or a text in it needs quotes"
+        return f"{words}: a text with {{ }} [ ] or a comma in it does", self.line
+
+    def _rest(self) -> tuple[str, int]:
+        if self.quote is not None:
+            return (
+                f"a quote is not closed on its line: it ends on line {self.first_line + self.line}",
+                self.quote,
+            )
+        return "more follows what is in quotes or brackets: put the whole text in quotes", self.line
+
+    def _indented(self) -> tuple[str, int]:
+        above = next((at for at in range(self.line - 1, -1, -1) if self.lines[at].strip()), None)
+        if above is None:
+            return "is indented like no line above", self.line
+        here, there = (len(one) - len(one.lstrip(" ")) for one in (self.lines[self.line], self.lines[above]))
+        if here == there:
+            return "a key needs a ':' and a space", above
+        spaces = f"{here} space{'s'[: here != 1]}, and line {self.first_line + above} has {there}"
+        return f"the indentation is wrong: {spaces}", self.line
 
 
 def _one_line(error: yaml.MarkedYAMLError) -> str:
@@ -144,11 +206,16 @@ class _Builder:
         self._open: list[_Level] = []
         self._events = 0
         self._documents = 0
+        self._quote: tuple[int, int] | None = None
+        """The first and the last line of the quoted text before."""
 
     def take(self, event: Event) -> None:
         """Add one event."""
         self._events += 1
         self._check(event)
+        if isinstance(event, ScalarEvent) and event.style in {"'", '"'}:
+            assert event.end_mark is not None  # the parser sets one
+            self._quote = _line_of(event), event.end_mark.line
         match event:
             case DocumentStartEvent():
                 self._begin_document(event)
@@ -164,6 +231,17 @@ class _Builder:
                 self._add(self._value(event), event)
             case _:
                 pass
+
+    def unread(self, error: yaml.MarkedYAMLError, content: str | None) -> InvalidFile:
+        """Return the error to raise for one of the parser; with the content, in words for usual mistakes."""
+        mark = error.problem_mark or error.context_mark
+        if content is None or mark is None:
+            return self.invalid(_one_line(error), line=mark.line if mark else None)
+        began = error.context_mark or mark
+        quote = self._quote[0] if self._quote and self._quote[0] < self._quote[1] == mark.line else None
+        mistake = _Mistake(content.split("\n"), self._first_line, mark.line, mark.column, began.line, quote)
+        told = mistake.told(str(error.problem))
+        return self.invalid(told[0], line=told[1]) if told else self.invalid(_one_line(error), line=mark.line)
 
     def invalid(self, message: str, *, line: int | None = None, key: str | None = None) -> InvalidFile:
         """Return the error to raise; `line` counts from 0 inside the text."""

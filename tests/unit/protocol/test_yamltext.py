@@ -152,6 +152,41 @@ def test_what_is_refused(text: str | bytes, line: int | None, message: str) -> N
     assert "\n" not in problem.message
 
 
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("a:\n  b: 1\n   c: 2\n", 13, "the indentation is wrong: 3 spaces, and line 12 has 2"),
+        ("a:\n   b: 1\n\n  c: 2\n", 14, "the indentation is wrong: 2 spaces, and line 12 has 3"),
+        (
+            "a:\n - b\n c: 1\n",
+            13,
+            "an entry of a list begins with '- '; a key after the list is indented less",
+        ),
+        ("a\nb: 1\n", 11, "a key needs a ':' and a space"),
+        ("a: 1\nb\nc: 1\n", 12, "a key needs a ':' and a space"),
+        ("a:\n\tb: 1\n", 12, "is indented with a tab: only spaces indent"),
+        ("a:\n  b: 1\n\tc: 1\n", 13, "is indented with a tab: only spaces indent"),
+        ("a: @you\n", 11, "a text that begins with '@' needs quotes"),
+        ("a: {b: `x`}\n", 11, "a text that begins with '`' needs quotes"),
+        ("a: Publish: yes?\n", 11, "a text with ': ' in it needs quotes"),
+        ("a: 1\nb: 'x\nc: 1\n", 12, "the quote that begins here is never closed"),
+        ("a: 'x\nb: 'y'\nc: 1\n", 11, "a quote is not closed on its line: it ends on line 12"),
+        ("a: 'x' y\n", 11, "more follows what is in quotes or brackets: put the whole text in quotes"),
+        ("a: {run: make {x}}\n", 11, "the '{' is not closed before this, or a text in it needs quotes"),
+        ("a: [1\nb: 1\n", 12, "the '[' of line 11 is not closed before this, or a text in it needs quotes"),
+    ],
+)
+def test_usual_mistakes_are_explained_where_that_is_wanted(text: str, line: int, message: str) -> None:
+    """With the line at which to look; elsewhere the words are the parser's."""
+    with pytest.raises(InvalidFile) as caught:
+        load(text, "f.yaml", first_line=11, advise=True)
+    (problem,) = caught.value.problems
+
+    assert message == problem.message.partition(": a text with {")[0]
+    assert line == problem.line
+    assert message not in problem_of(text).message
+
+
 @pytest.mark.parametrize("sign", ["[", "{", "- ", "&a ", ": "])
 def test_nesting_bombs_are_refused(sign: str) -> None:
     """Text that would open thousands of levels ends at the limit."""
@@ -162,5 +197,6 @@ def test_nesting_bombs_are_refused(sign: str) -> None:
 @given(st.text(st.sampled_from("ab:-[]{}&*!?|>'\"#%@,\n\t 0~<"), max_size=60) | st.text(max_size=40))
 def test_any_text_is_read_or_refused(text: str) -> None:
     """No text ends in anything but data or an InvalidFile."""
-    with suppress(InvalidFile):
-        load(text, "f.yaml")
+    for advise in (False, True):
+        with suppress(InvalidFile):
+            load(text, "f.yaml", advise=advise)
