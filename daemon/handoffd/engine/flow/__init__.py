@@ -1,0 +1,1 @@
+"""Flows: the pure machine that runs a graph of tasks, and a simulator of it."""

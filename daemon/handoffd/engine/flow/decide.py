@@ -1,0 +1,452 @@
+"""The machine of flows: `decide_flow(flow, event, plan, now)`, a function of its arguments.
+
+Theory of operation. A flow is a graph of nodes, each in one of nine states. An event is applied to the one
+node that it names, at the visit that it names: what is late or comes twice finds another visit, or a node
+that is no longer at work, and changes nothing. Then everything is settled that follows: sent-back tasks are
+opened again once nothing works on them any more, conditions are evaluated, lists are taken, groups end, and
+what can begin is opened as far as there is room. So two decisions over the same flow, event, plan and time
+are equal, and a journal can be checked by making them again.
+
+A flow that has not ended always says what it waits for: a process, an answer, a claim of others, or a person
+who has paused it. A decision that cannot say it holds the flow and asks a person, so that no fault of the
+machine goes unseen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from handoffd.engine.flow.draft import OTHERS, Draft
+from handoffd.engine.flow.events import (
+    Answered,
+    AskTimedOut,
+    CapReached,
+    ChildEnded,
+    ClaimsChanged,
+    CloseTask,
+    CommandEnded,
+    End,
+    FlowAborted,
+    FlowDecision,
+    FlowEvent,
+    FlowPaused,
+    FlowResumed,
+    FlowStarted,
+    ItemsRead,
+    ItemsRefused,
+    LimitsRaised,
+    Proceed,
+    Reason,
+    Revised,
+    Summoned,
+    Suspend,
+    TaskEnded,
+    TaskWaits,
+    TaskWentOn,
+    Verb,
+)
+from handoffd.engine.flow.flow import (
+    ROOT,
+    Asked,
+    Feedback,
+    Flow,
+    Item,
+    Node,
+    NodeId,
+    NodeState,
+    Rewind,
+    Said,
+    overlap,
+)
+from handoffd.engine.flow.opening import asked_of_flow, cap, refuse_items, refused_items, role_of, take_items
+from handoffd.engine.flow.reacting import (
+    ENDED,
+    add_rewind,
+    ask,
+    end_flow,
+    follow,
+    give_up,
+    lift_cap,
+    outcome_of,
+    resolve,
+    stuck,
+)
+from handoffd.engine.flow.settling import settle
+from handoffd.protocol.expressions import Broken
+from handoffd.protocol.plan import Plan, Task
+
+STALE: Final = "STALE_FACT"
+Refused = tuple[str, str]
+"""A code and what to say."""
+
+
+def decide_flow(flow: Flow, event: FlowEvent, plan: Plan, now: datetime) -> FlowDecision:
+    """Return the flow after an event, and what has to be done; or that nothing changes, and why."""
+    draft = Draft(flow, plan, now)
+    refused = _refused(flow, event, plan) or RULES[type(event)](draft, event)
+    if refused is not None:
+        return draft.refusal(*refused)
+    settle(draft)
+    if waits_for(draft) is None:
+        cap(draft, "engine_fault", "handoffd cannot tell how this flow goes on; please report it")
+    return draft.decision()
+
+
+def _refused(flow: Flow, event: FlowEvent, plan: Plan) -> Refused | None:
+    """Return why an event says nothing to a flow in the condition that it is in."""
+    if isinstance(event, FlowStarted):
+        return ("ALREADY_STARTED", "it has been started") if flow.plan else None
+    if not flow.plan:
+        return "NOT_STARTED", "it has not been started"
+    if flow.plan != plan.digest:
+        return "OTHER_PLAN", f"it keeps to the plan {flow.plan[:12]}, not to {plan.digest[:12]}"
+    if flow.ended is not None and not isinstance(event, ClaimsChanged):
+        return "FLOW_ENDED" if isinstance(event, Verb) else STALE, f"it has ended: {flow.ended}"
+    return None
+
+
+def waits_for(flow: Flow | Draft) -> str | None:
+    """Return what a flow waits for, or that it has ended, in words; None: nothing, and it has not ended."""
+    if flow.ended is not None:
+        return f"it has ended: {flow.ended}"
+    if flow.paused_by is not None:
+        return f"it is paused by {flow.paused_by}"
+    if flow.capped is not None:
+        return flow.capped.words
+    if flow.busy or flow.asking:
+        return f"{', '.join(sorted((*flow.busy, *flow.asking))[:3])}"
+    wanted = (some for one in flow.waiting.values() for some in one.claims)
+    pair = next((pair for some in wanted if (pair := overlap(some, flow.taken)) is not None), None)
+    return None if pair is None else f"{OTHERS} {pair[1]}"
+
+
+# --- facts --------------------------------------------------------------------------------------------
+def _started(draft: Draft, event: FlowStarted) -> Refused | None:
+    defaults = {name: schema["default"] for name, schema in draft.plan.params.items() if "default" in schema}
+    draft.flow = replace(
+        draft.flow, plan=draft.plan.digest, params={**defaults, **event.params},
+        project=event.project, automatic=event.automatic, parent=event.parent,
+    )  # fmt: skip
+    draft.limits = draft.plan.limits
+    draft.changed.add(ROOT)
+    return None
+
+
+def _at_work(draft: Draft, node: NodeId, visit: int) -> Node | None:
+    """Return a node if something works on it at that visit."""
+    found = draft.nodes.get(node)
+    return found if found is not None and found.visit == visit and node in draft.busy else None
+
+
+def _late(event: Any) -> Refused:
+    return STALE, f"{event.node} is not at work at visit {event.visit}"
+
+
+def _ended(draft: Draft, event: End) -> Refused | None:
+    """Apply the end of a node's work."""
+    node = _at_work(draft, event.node, event.visit)
+    if node is None or not _fits(draft.task(node), node, event):
+        return _late(event)
+    draft.changed.add(node.scope)
+    if node.closing:
+        give_up(draft, node)
+        return None
+    task = draft.task(node)
+    match event:
+        case ItemsRead(items=items):
+            _read(draft, node, task, items)
+        case ItemsRefused(problems=problems):
+            refuse_items(draft, node, problems)
+        case ChildEnded(how=how):
+            node = replace(node, fields=dict(event.fields), artifacts=event.artifacts)
+            follow(draft, node, how)
+        case TaskEnded() | CommandEnded():
+            _judge(draft, node, task, event)
+    return None
+
+
+def _fits(task: Task, node: Node, event: End) -> bool:
+    """Return whether an event is the end of what works on a node."""
+    reading = task.each is not None and node.item is None
+    match event:
+        case ItemsRead() | ItemsRefused():
+            return reading
+        case TaskEnded():
+            return not reading and task.kind in {"agent", "merge"}
+        case CommandEnded():
+            return not reading and task.kind == "command"
+        case ChildEnded():
+            return not reading and task.kind == "pipeline"
+
+
+def _read(draft: Draft, node: Node, task: Task, items: tuple[Item, ...]) -> None:
+    if problems := refused_items(draft, task, items):
+        refuse_items(draft, node, problems)
+    else:
+        take_items(draft, node, items)
+
+
+def _judge(draft: Draft, node: Node, task: Task, event: TaskEnded | CommandEnded) -> None:
+    if isinstance(event, TaskEnded) and event.session is not None:
+        draft.sessions[node.id] = event.session
+        draft.sessions[f"role {role_of(task, draft.item(node.id))}"] = event.session
+    try:
+        node, outcome = outcome_of(draft, node, task, event)
+    except Broken as error:
+        stuck(draft, replace(node, artifacts=event.artifacts), str(error))
+        return
+    said = event.question if isinstance(event, TaskEnded) and event.question else event.summary
+    follow(draft, node, outcome, said)
+
+
+def _waits(draft: Draft, event: TaskWaits) -> Refused | None:
+    node = _at_work(draft, event.node, event.visit)
+    if node is None:
+        return _late(event)
+    draft.nodes[node.id] = replace(node, waits=event.why)
+    return None
+
+
+def _went_on(draft: Draft, event: TaskWentOn) -> Refused | None:
+    node = _at_work(draft, event.node, event.visit)
+    if node is None:
+        return _late(event)
+    draft.nodes[node.id] = replace(node, waits=None)
+    return None
+
+
+def _timed_out(draft: Draft, event: AskTimedOut) -> Refused | None:
+    question = _question(draft, event.node, event.visit)
+    if question is None or draft.paused_by is not None:
+        return STALE, f"{event.node or 'the flow'} asks nothing at visit {event.visit}"
+    if question.default is None or question.deadline is None or draft.now < question.deadline:
+        return STALE, "there is still time to answer"
+    return _answer(draft, event.node, question.default, "its time was over")
+
+
+def _claims(draft: Draft, event: ClaimsChanged) -> Refused | None:
+    draft.taken = event.taken
+    return None
+
+
+def _cap_reached(draft: Draft, event: CapReached) -> Refused | None:
+    cap(draft, event.what, event.words)
+    return None
+
+
+# --- what people ask for ------------------------------------------------------------------------------
+def _question(draft: Draft, node: NodeId, visit: int) -> Asked | None:
+    """Return the question that a node, or the whole flow, asks at a visit."""
+    if node == ROOT:
+        capped = draft.capped
+        return capped.question if capped is not None and capped.visit == visit else None
+    found = draft.nodes.get(node)
+    return found.question if found is not None and found.visit == visit else None
+
+
+def _answered(draft: Draft, event: Answered) -> Refused | None:
+    question = _question(draft, event.node, event.visit)
+    if question is None:
+        return "STALE_QUESTION", _instead(draft, event.node, event.visit)
+    if event.choice not in question.choices:
+        return "NOT_A_CHOICE", f"{event.choice!r} is not one of the answers: {', '.join(question.choices)}"
+    words = f"{event.choice}, said {event.by}" + (f": {event.text}" if event.text else "")
+    _renew(draft, event.node)
+    draft.answers[event.node] = Said(visit=event.visit, choice=event.choice, by=event.by)
+    return _answer(draft, event.node, event.choice, words)
+
+
+def _renew(draft: Draft, node: NodeId) -> None:
+    """Let a step table count anew: a person has looked."""
+    found = draft.nodes.get(node)
+    if found is not None and any(task.most_visits for task in draft.scope(found.scope).tasks.values()):
+        draft.rounds.pop(found.scope, None)
+
+
+def _instead(draft: Draft, node: NodeId, visit: int) -> str:
+    """Return why a question takes no answer, and which one is asked now."""
+    found, said = draft.nodes.get(node), draft.answers.get(node)
+    first = f"{said.choice}, said {said.by} first; " if said is not None and said.visit == visit else ""
+    if found is None:
+        return f"{first}{node or 'the flow'} asks nothing"
+    if found.question is not None:
+        return f"{first}{node} asks again, at visit {found.visit}: {', '.join(found.question.choices)}"
+    return f"{first}{node} does not ask any more at visit {visit}: it is {found.state} ({found.why})"
+
+
+def _answer(draft: Draft, node: NodeId, choice: str, words: str) -> Refused | None:
+    if node == ROOT:
+        _answer_cap(draft, choice)
+        return None
+    found = draft.nodes[node]
+    assert found.question is not None
+    draft.reasons.append(Reason(node=node, text=words))
+    draft.changed.add(found.scope)
+    draft.asking.discard(node)
+    hold, found = found.question.hold, replace(found, question=None)
+    if hold:
+        resolve(draft, found, choice, words)
+    else:
+        follow(draft, found, choice, words)
+    return None
+
+
+def _answer_cap(draft: Draft, choice: str) -> None:
+    capped, limits = draft.capped, draft.limits
+    assert capped is not None
+    draft.capped = None
+    more, draft.caps = draft.caps, []
+    for what, words in more:
+        cap(draft, what, words)
+    if choice == "stop":
+        end_flow(draft, "failed")
+    elif capped.what == "starts":
+        draft.limits = replace(limits, starts=limits.starts + draft.plan.limits.starts)
+    elif capped.what != "engine_fault":
+        names = {"wall": "wall_s", "usd": "usd", "tokens": "tokens"}
+        draft.limits = replace(limits, **{names[capped.what]: None})
+
+
+def _revised(draft: Draft, event: Revised) -> Refused | None:
+    node = draft.nodes.get(event.node)
+    if node is None or not node.visit:
+        return "UNKNOWN_NODE", f"{event.node!r} was never opened in this flow"
+    task = draft.task(node)
+    if task.on_demand or task.always:
+        return "CANNOT_REVISE", f"{node.task} is opened by other tasks only"
+    if draft.ending is not None:
+        return "FLOW_ENDS", f"the flow is coming to its end: {draft.ending}"
+    around = draft.nodes.get(node.scope)
+    if node.scope and (around is None or around.state is not NodeState.OPEN):
+        return "SCOPE_OVER", f"{node.scope} is over: revise it as a whole"
+    said = Feedback(by=event.by, text=event.text)
+    add_rewind(
+        draft,
+        Rewind(
+            scope=node.scope, place=node.place, task=node.task, item=node.item, way_back=False,
+            feedback=(said,),
+        ),
+    )  # fmt: skip
+    draft.changed.add(node.scope)
+    return None
+
+
+def _summoned(draft: Draft, event: Summoned) -> Refused | None:
+    task = draft.plan.root.tasks.get(event.task)
+    callable_ones = sorted(name for name, one in draft.plan.root.tasks.items() if one.callable)
+    if task is None or not task.callable:
+        return (
+            "NOT_CALLABLE",
+            f"{event.task!r} cannot be called; what can: {', '.join(callable_ones) or 'nothing'}",
+        )
+    if draft.ending is not None:
+        return "FLOW_ENDS", f"the flow is coming to its end: {draft.ending}"
+    found = draft.nodes.get(event.task)
+    if event.task in draft.calls or (found is not None and not found.over):
+        return "ALREADY_CALLED", f"{event.task} is at work already"
+    if found is not None:
+        draft.forget(event.task)
+    draft.calls[event.task] = ROOT
+    draft.tell(event.task, (Feedback(by=event.by, text=event.text),))
+    draft.changed.add(ROOT)
+    return None
+
+
+def _paused(draft: Draft, event: FlowPaused) -> Refused | None:
+    if draft.paused_by is not None:
+        return "ALREADY_PAUSED", f"it is paused by {draft.paused_by}"
+    draft.paused_by, draft.paused_at = event.by, draft.now
+    draft.orders += [Suspend(node=id, visit=draft.nodes[id].visit) for id in sorted(draft.busy)]
+    return None
+
+
+def _resumed(draft: Draft, event: FlowResumed) -> Refused | None:
+    """Go on; the time to answer did not run meanwhile."""
+    if draft.paused_by is None or draft.paused_at is None:
+        return "NOT_PAUSED", "it is not paused"
+    paused_at = draft.paused_at
+    draft.paused_by = draft.paused_at = None
+    draft.orders += [Proceed(node=id, visit=draft.nodes[id].visit) for id in sorted(draft.busy)]
+    for node in [draft.nodes[id] for id in sorted(draft.asking)]:
+        if node.question is not None and node.question.deadline is not None:
+            waited = draft.now - max(paused_at, node.since or paused_at)
+            later = replace(node.question, deadline=node.question.deadline + waited)
+            ask(draft, node, later, node.why)
+    if draft.capped is not None and draft.capped.question.deadline is not None:
+        question = draft.capped.question
+        waited = draft.now - max(paused_at, draft.capped.since)
+        later = replace(question, deadline=draft.capped.question.deadline + waited)
+        draft.capped = replace(draft.capped, question=later)
+        draft.orders.append(asked_of_flow(draft.capped))
+    draft.changed.add(ROOT)
+    return None
+
+
+def _aborted(draft: Draft, event: FlowAborted) -> Refused | None:
+    """End the flow and stop what is at work; the second time also what is always done in the end."""
+    draft.aborts += 1
+    paused, draft.paused_by, draft.paused_at = draft.paused_by is not None, None, None
+    end_flow(draft, "cancelled")
+    for node in [draft.nodes[id] for id in sorted(draft.busy)]:
+        if not draft.task(node).always or draft.aborts > 1:
+            _stop(draft, node, event.by)
+        elif paused:
+            draft.orders.append(Proceed(node=node.id, visit=node.visit))
+    return None
+
+
+def _stop(draft: Draft, node: Node, by: str) -> None:
+    reading = draft.task(node).each is not None and node.item is None
+    if reading:
+        draft.settle(node, NodeState.SKIPPED, ENDED)
+    elif not node.closing:
+        draft.nodes[node.id] = replace(node, closing=True)
+        draft.orders.append(CloseTask(node=node.id, visit=node.visit, why=f"{by} aborted the flow"))
+
+
+def _raised(draft: Draft, event: LimitsRaised) -> Refused | None:
+    names = ("starts", "tasks", "parallel", "wall_s", "usd", "tokens")
+    wanted = {name: value for name in names if (value := getattr(event, name)) is not None}
+    lower = [
+        name
+        for name, value in wanted.items()
+        if (old := getattr(draft.limits, name)) is None or value < old  # none is the highest
+    ]
+    if lower:
+        return "ONLY_UPWARDS", f"{', '.join(lower)} can only be raised while the flow runs"
+    draft.limits = replace(draft.limits, **wanted)
+    capped = draft.capped
+    if capped is not None and any(name.startswith(capped.what) for name in wanted):
+        more = draft.caps
+        lift_cap(draft)
+        for what, words in more:
+            cap(draft, what, words)
+    draft.changed.add(ROOT)
+    return None
+
+
+RULES: Final[Mapping[type, Callable[[Draft, Any], Refused | None]]] = {
+    FlowStarted: _started,
+    TaskEnded: _ended,
+    CommandEnded: _ended,
+    ItemsRead: _ended,
+    ItemsRefused: _ended,
+    ChildEnded: _ended,
+    TaskWaits: _waits,
+    TaskWentOn: _went_on,
+    AskTimedOut: _timed_out,
+    ClaimsChanged: _claims,
+    CapReached: _cap_reached,
+    Answered: _answered,
+    Revised: _revised,
+    Summoned: _summoned,
+    FlowPaused: _paused,
+    FlowResumed: _resumed,
+    FlowAborted: _aborted,
+    LimitsRaised: _raised,
+}
+"""What each event does; every kind of event has its rule."""

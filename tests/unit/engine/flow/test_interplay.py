@@ -1,0 +1,280 @@
+"""What two things at the same time mean: ways back, persons, ends, limits and lists."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.unit.engine.flow.playbook import Play
+
+from handoffd.engine.flow.decide import decide_flow
+from handoffd.engine.flow.events import Ask, AskTimedOut, CapReached, FlowPaused, OpenTask, Revised
+
+ROOT = Path(__file__).resolve().parents[4]
+
+
+def test_what_a_person_leaves_out_under_a_way_back_is_not_left_out() -> None:
+    """The work is opened again anyway; the words go along, and no other question is taken back."""
+    play = Play("""
+    tasks:
+      g:
+        tasks:
+          a: {agent: w}
+          b: {run: x, needs: [a], outcomes: {pass: ok, bad: {back_to: a}}}
+          c: {run: x, needs: [a]}
+          d: {ask: "Fine?", timeout: never, outcomes: {yes: ok, no: stop}}
+          e: {run: x, needs: [a]}
+    """)
+    play.ends("g/a")
+    play.ends("g/c", status="failed")
+    play.ends("g/b", "bad")
+    play.answers("g/c", "leave_out")
+    play.ends("g/e")
+
+    assert ["g/a"] == play.opened
+    assert ["g/d"] == play.asking
+
+
+def test_an_item_that_is_revised_takes_back_the_question_about_its_list() -> None:
+    """And the list waits for the item."""
+    play = Play("""
+    tasks:
+      l: {run: x, each: [a, b], join: {outcomes: {all: hold}}}
+      z: {run: x, needs: [l]}
+    """)
+    play.ends("l[a]")
+    play.ends("l[b]")
+    assert ["l"] == play.asking
+    play.give(Revised(node="l[a]", text="again"))
+
+    assert [] == play.asking
+    assert ["l[a]"] == play.opened
+
+
+def test_an_item_that_is_revised_takes_back_what_its_list_has_called() -> None:
+    """Once that has ended."""
+    play = Play("""
+    tasks:
+      l: {run: x, each: [a], join: {outcomes: {all: {call: c}}}}
+      c: {on_demand: true, run: x}
+      z: {run: x, needs: [l]}
+    """)
+    play.ends("l[a]")
+    play.give(Revised(node="l[a]", text="again"))
+    assert ["l/c"] == play.opened
+    play.ends("l/c")
+
+    assert ["l[a]"] == play.opened
+
+
+def test_a_condition_of_a_task_that_was_not_opened_yet_is_evaluated_again() -> None:
+    """If it reads a task that was opened again."""
+    play = Play("""
+    limits: {parallel: 1}
+    tasks:
+      a: {agent: w, isolation: read, fields: {x: {}}}
+      c: {run: x, needs: [a], outcomes: {pass: ok, bad: {back_to: a}}}
+      b: {run: x, needs: [a], when: "a.x > 5"}
+    """)
+    play.ends("a", fields={"x": 9.0})
+    play.ends("c", "bad")
+    play.ends("a", fields={"x": 1.0})
+    play.ends("c")
+
+    assert "skipped" == play.state("b")
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "state"),
+    [
+        ("{pass: {call: c}}", "called"),
+        ("{pass: {end: succeeded}, fail: ok}", "accepted"),
+        ("{fail: ok}", "asking"),
+    ],
+)
+def test_work_that_names_no_outcome_has_passed_whatever_follows_from_that(outcomes: str, state: str) -> None:
+    """It never has an outcome that means a failure."""
+    play = Play(f"""
+    tasks:
+      a: {{run: x, outcomes: {outcomes}}}
+      b: {{run: x, outcomes: {{pass: ok, more: {{call: c}}}}}}
+      c: {{on_demand: true, run: x}}
+    """)
+    play.ends("a")
+
+    assert state == play.state("a")
+    assert play.node("a").outcome != "fail"
+
+
+GROUP = "g: {tasks: {a: {run: x, outcomes: {pass: ok, no: stop}}, s: {run: x}}}"
+LIST = "g: {run: x, each: [a, s], outcomes: {pass: ok, no: stop}}"
+
+
+@pytest.mark.parametrize("first", [GROUP, LIST])
+def test_a_good_end_beside_a_dead_task_inside_is_a_failure(first: str) -> None:
+    """Of a group, and of a list."""
+    play = Play(f"tasks: {{{first}, b: {{run: x, outcomes: {{pass: ok, e: {{end: succeeded}}}}}}}}")
+    a, s = ("g/a", "g/s") if "tasks" in first else ("g[a]", "g[s]")
+    play.ends(a, "no")
+    play.ends("b", "e")
+    play.ends(s)
+
+    assert "failed" == play.ended
+
+
+def test_rounds_of_an_outcome_of_a_whole_list_are_counted() -> None:
+    """Its verdict can end them."""
+    play = Play("""
+    tasks:
+      l:
+        run: x
+        each: [a]
+        join:
+          verdict: [{if: "rounds.bad < 1", then: bad}, {else: good}]
+          outcomes: {good: ok, bad: {back_to: self, at_most: 5}}
+    """)
+    play.ends("l[a]")
+    play.ends("l[a]")
+
+    assert "succeeded" == play.ended
+
+
+def test_a_list_that_is_opened_fresh_is_so_once() -> None:
+    """The next way back of an item goes on with its work."""
+    play = Play("""
+    tasks:
+      l: {agent: w, isolation: clone, each: [a], outcomes: {pass: ok, again: {back_to: self}}}
+      c: {run: x, needs: [l], outcomes: {pass: ok, bad: {back_to: l, fresh: true}}}
+    """)
+    play.ends("l[a]")
+    play.ends("c", "bad")
+    assert play.order(OpenTask).fresh
+    play.ends("l[a]", "again")
+
+    assert not play.order(OpenTask).fresh
+
+
+def test_a_role_that_is_not_declared_is_refused_with_its_list() -> None:
+    """An agent cannot name one that may do anything."""
+    text = """
+    params: {l: {type: array}}
+    tasks:
+      a: {agent: item.role, each: "params.l", item: {id: id, role: role}}
+    """
+    play = Play(text, {"l": [{"id": "x", "role": "stranger"}]})
+
+    assert ["a"] == play.asking
+    assert "stranger" in play.order(Ask, "a").why
+
+
+def test_feedback_for_a_table_is_for_the_tasks_behind_it() -> None:
+    """The table itself reads nothing."""
+    play = Play("""
+    order: chain
+    tasks:
+      t: {verdict: [{else: go}], outcomes: {go: ok}}
+      a: {agent: w}
+      b: {run: x, outcomes: {pass: ok, bad: {back_to: t}}}
+    """)
+    play.ends("a")
+    play.ends("b", "bad", summary="too short")
+
+    assert ["too short"] == [one.text for one in play.order(OpenTask).feedback]
+
+
+def test_tables_that_go_round_without_work_are_stopped() -> None:
+    """One decision does not take seconds."""
+    inner = "t: {verdict: [{else: r}], outcomes: {r: {back_to: self, at_most: 100, then: ok}, k: ok}}"
+    group = "verdict: [{else: r}], outcomes: {r: {back_to: self, at_most: 100, then: ok}, k: ok}"
+    play = Play(f"limits: {{starts: 100000}}\ntasks: {{g: {{tasks: {{{inner}}}, {group}}}}}")
+
+    assert ["starts"] == [play.flow.capped.what if play.flow.capped else ""]
+
+
+def test_a_second_limit_is_asked_about_after_the_first() -> None:
+    """To go on without one of them says nothing of the other."""
+    play = Play("tasks: {a: {run: x}}")
+    play.give(CapReached(what="usd", words="5 USD"))
+    play.give(CapReached(what="wall", words="3 hours"))
+    play.answers("", "go_on")
+
+    assert "3 hours" == play.order(Ask, "").why
+
+
+def test_a_question_without_a_time_is_not_answered_by_time() -> None:
+    """Also if it has a default."""
+    play = Play("tasks: {q: {ask: x, timeout: never, default: y, outcomes: {y: ok}}}")
+    play.passes(hours=1000)
+
+    assert "STALE_FACT" == play.refuses(AskTimedOut(node="q", visit=1)).code
+
+
+def test_a_flow_keeps_to_its_plan() -> None:
+    """Another one is refused."""
+    play, other = Play("tasks: {a: {run: x}}"), Play("tasks: {b: {run: x}}")
+    decision = decide_flow(play.flow, FlowPaused(), other.plan, play.now)
+
+    assert "OTHER_PLAN" == (decision.refused.code if decision.refused else "")
+
+
+def test_a_decision_is_the_same_in_every_process() -> None:
+    """Whatever the order of its sets is there."""
+    program = """
+from tests.unit.engine.flow.playbook import Play
+from msgspec import json
+questions = ", ".join(f"q{n}: {{ask: x, timeout: never, outcomes: {{y: ok}}}}" for n in range(9))
+play = Play(f"tasks: {{g: {{tasks: {{a: {{run: x, outcomes: {{pass: ok, no: drop}}}}, {questions}}}}}}}")
+play.ends("g/a", "no")
+print(json.encode(play.flow).decode())
+"""
+    places = {**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}"}
+    command = [sys.executable, "-c", program]
+    said = set()
+    for seed in ("1", "3", "5"):
+        environment = {**places, "PYTHONHASHSEED": seed}
+        said.add(subprocess.run(command, env=environment, check=True, capture_output=True).stdout)
+
+    assert 1 == len(said)
+
+
+def test_a_task_that_waited_for_room_is_not_opened_under_a_way_back() -> None:
+    """It would be opened again with all the rest."""
+    play = Play("""
+    limits: {parallel: 2}
+    tasks:
+      t: {agent: w, isolation: read}
+      a: {run: x, needs: [t], outcomes: {pass: ok, bad: {back_to: t}}}
+      b: {run: x, needs: [t]}
+      c: {run: x, needs: [t]}
+    """)
+    play.ends("t")
+    assert ["a", "b"] == play.opened
+    play.ends("a", "bad")
+    assert ["b"] == play.opened
+    play.ends("b")
+
+    assert ["t"] == play.opened
+
+
+def test_an_outcome_that_is_not_declared_is_a_failure() -> None:
+    """It is not taken for the usual one."""
+    play = Play("tasks: {a: {agent: w, outcomes: {ready: ok}}, b: {run: x}}")
+    play.ends("a", "finished")
+
+    assert ["a"] == play.asking
+
+
+def test_lists_of_the_file_count_towards_the_limit_of_items_together() -> None:
+    """Each is below it."""
+    play = Play("""
+    limits: {tasks: 3}
+    tasks:
+      a: {run: x, each: [p, q]}
+      b: {run: x, each: [r, s]}
+    """)
+
+    assert ["b"] == play.asking
+    assert "limits.tasks" in play.order(Ask, "b").why
