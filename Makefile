@@ -13,10 +13,10 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # that the tests start takes another second, and each worker compiles all tests.
 export PYTHONDONTWRITEBYTECODE =
 
-TESTS := tests/unit tests/acceptance tests/support tests/fuzz tests/test_architecture.py
+TESTS := tests/unit tests/acceptance tests/support tests/fuzz tests/flows tests/test_architecture.py
 HARNESSES := tests/integration tests/chaos tests/soak tests/differential tests/peers
 
-.PHONY: demo test runners verify whole test-repeat lint bench bench-scale bench-past bench-watch bench-stream bench-hook bench-first-step bench-snapshots bench-clones bench-steps bench-beside bench-peers chaos soak test-executors test-systemd test-systemd-vm differential fuzz fuzz-api red-team schema screens phrases clean
+.PHONY: demo test runners verify whole test-repeat lint bench bench-scale bench-past bench-watch bench-stream bench-hook bench-first-step bench-snapshots bench-clones bench-steps bench-beside bench-flows bench-peers chaos soak test-executors test-systemd test-systemd-vm differential fuzz fuzz-api red-team verify-pipelines cel-conformance schema screens phrases clean
 
 demo: $(RUNS)  ## One story, end to end, under the real daemon (YES=1, or no terminal: the review approves itself)
 	@$(BIN)/handoffd demo $(if $(YES),--yes) $(if $(DIR),--directory "$(DIR)")
@@ -75,6 +75,9 @@ bench-steps: $(READY)  ## What git adds to a step of a repository with 1,000 fil
 bench-beside: $(READY)  ## How much sooner stories of one repository land side by side than in turn
 	@$(BIN)/python -m tests.benchmarks.beside $(ARGS)
 
+bench-flows: $(READY)  ## How long a decision about a flow of 200 and of 2,000 nodes takes
+	@PYTHONPATH=daemon:. $(BIN)/python -m tests.benchmarks.flow_decisions --check $(ARGS)
+
 bench-peers: $(READY)  ## Beside restate, temporal, procrastinate: a chain, a fan-out, kill -9 (ARGS="--only kill --trials 5")
 	@$(BIN)/python -m tests.peers $(ARGS)
 
@@ -105,6 +108,13 @@ fuzz-api: $(READY)  ## The control API of a real daemon, asked by schemathesis (
 
 differential: $(READY)  ## The reference CLI and ours over the same project states; needs npm once (RECORD=1 ONLY='status *')
 	@$(BIN)/python -m tests.differential $(if $(RECORD),--record) $(if $(ONLY),--only "$(ONLY)") $(ARGS)
+
+verify-pipelines: $(READY)  ## 10,000 flows of every shipped pipeline, random pipelines, and each rule taken back (FLOWS=100000)
+	@PYTHONPATH=daemon:. $(BIN)/python -m tests.flows $(if $(FLOWS),--flows $(FLOWS)) $(ARGS)
+	@PYTHONPATH=daemon:. $(BIN)/python -m tests.flows.mutations
+
+cel-conformance: $(READY)  ## The expressions of pipelines beside the cases of cel-spec, which pip fetches
+	@PYTHONPATH=daemon:. $(BIN)/python -m tests.conformance
 
 schema: $(READY)  ## Regenerate what is generated: JSON schemas, diagrams, tables in the docs
 	@$(BIN)/python -m tests.support.generate
