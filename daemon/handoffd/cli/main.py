@@ -118,6 +118,10 @@ LAZY: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "usage": ("handoffd.cli.runs:usage", "Sum up tokens and cost by step, story, project, day or executor."),
     "rules": ("handoffd.cli.config:rules", "Check or show a project's step table."),
+    "pipeline": (
+        "handoffd.cli.pipelines.commands:pipeline",
+        "List, show, check or simulate pipelines.",
+    ),
     "config": ("handoffd.cli.config:config", "Check or show the settings, and where each comes from."),
     "executors": ("handoffd.cli.doctor:executors", "Show what each agent CLI can do here, or check one."),
     "doctor": ("handoffd.cli.doctor:doctor", "Report what will fail on this machine, and the fix."),
@@ -164,7 +168,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         "gate", "approve", "reject", "undo", "land", "discard", "retry", "skip", "rollback", "reopen",
         "abort", "trust", "confirm",
     ),
-    "Set up projects": ("init", "add", "remove", "scan", "rules", "level"),
+    "Set up projects": ("init", "add", "remove", "scan", "rules", "pipeline", "level"),
     "Run the daemon": (
         "run", "stop", "reload", "service", "doctor", "config", "executors", "notify", "journal", "gc",
         "token", "metrics",
@@ -201,6 +205,12 @@ projects
 trust shop
 rules check shop
 rules show shop
+pipeline list
+pipeline show review-fix --mermaid
+pipeline check .ai/pipelines/docs.yaml
+pipeline bounds team-issue
+pipeline simulate debug --flows 5000
+pipeline schema
 start shop US-001
 custom shop "Rename UserDTO to UserResponse"
 continue shop

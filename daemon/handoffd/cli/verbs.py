@@ -186,9 +186,11 @@ def _removed(answer: Json) -> list[str]:
 
 
 def _trusted(answer: Json) -> list[str]:
+    broken, dropped = answer.get("broken", ()), answer.get("dropped", ())
     if not answer["trusted"]:
-        return ["no edit was pending; the project's current files are trusted"]
-    return [f"now in effect: {', '.join(map(plain, answer['trusted']))}"]
+        return [] if dropped else ["no edit was pending; the project's current files are trusted"]
+    applies = [plain(one) for one in answer["trusted"] if one not in broken]
+    return [f"now in effect: {', '.join(applies)}"] if applies else []
 
 
 def _heard(answer: Json) -> list[str]:
@@ -273,7 +275,7 @@ def _trust(
 ) -> None:
     """Trust the edits of a project, or of the daemon's own settings."""
     if not daemon:
-        _run(spec, words, as_json, **options)
+        _trust_project(spec, words, as_json, options)
         return
     if words:
         raise click.UsageError("--daemon is about the daemon's settings: it takes no project")
@@ -283,6 +285,33 @@ def _trust(
     place = click.get_current_context().find_object(Place)
     assert place is not None
     trust_settings(place, yes=yes, may_ask=at_terminal(), as_json=as_json)
+
+
+def _trust_project(spec: VerbSpec, words: tuple[str, ...], as_json: bool, options: Json) -> None:
+    """Trust the edits of a project, and show what changed in its pipelines."""
+    from handoffd.cli.pipelines import lookup
+
+    place, root, given, alone = _understood(spec, words, options)
+    before = lookup.trusted_texts(place, root)
+    answer = give_verb(place, spec, root, given, alone)
+    change = lookup.Change()
+    if answer.json["type"] == "trusted":
+        change = lookup.change_since(place, answer.json["project"], before)
+        answer.json.update(lookup.as_data(change))
+    say(answer, as_json, lookup.told(change, differences=True))
+
+
+def _add(spec: VerbSpec, words: tuple[str, ...], as_json: bool, **options: Any) -> None:
+    """Supervise a project, and name the pipelines that are trusted with it."""
+    from handoffd.cli.pipelines import lookup
+
+    place, root, given, alone = _understood(spec, words, options)
+    before = lookup.trusted_texts(place, root)
+    answer = give_verb(place, spec, root, given, alone)
+    change = lookup.Change()
+    if answer.json["type"] == "added":
+        change = lookup.change_since(place, answer.json["project"], before)
+    say(answer, as_json, [*lookup.named(change), *lookup.told(change, differences=False)])
 
 
 def _init(
@@ -310,7 +339,7 @@ def _init(
         click.get_current_context().exit(1)
 
 
-_CALLBACKS: Final[Mapping[str, Callable[..., None]]] = {"init": _init, "trust": _trust}
+_CALLBACKS: Final[Mapping[str, Callable[..., None]]] = {"add": _add, "init": _init, "trust": _trust}
 """What more than giving the verb some commands do."""
 
 

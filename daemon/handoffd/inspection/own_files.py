@@ -1,4 +1,4 @@
-"""What a project's own files make, over what ships: its settings, its step table, its prompt templates.
+"""What a project's own files make, over what ships: settings, step table, prompt templates; its pipelines.
 
 Whether an edit of them applies is decided in `project/files.py`: here they are read as they are
 written.
@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path, PurePath
 
-from handoffd.errors import InvalidFile, Problem
+from handoffd.errors import InvalidFile, Problem, StoreError
 from handoffd.files.rooted import open_parent, read_project_file
 from handoffd.protocol import yamltext
+from handoffd.protocol.pipelines.shapes import PIPELINE
 from handoffd.protocol.prompt import PromptTemplates
 from handoffd.protocol.rule_merge import Layer
 from handoffd.protocol.rulebook import build_rulebook
@@ -27,15 +30,89 @@ from handoffd.settings.paths import shared
 
 RULES = ".ai/step-rules.yaml"
 SETTINGS = ".ai/handoffd.yaml"
+PIPELINES = ".ai/pipelines"
 MAX_BYTES = 64 * 1024
+MOST_PIPELINES = 200
+"""Of one project; further ones, by their names, are not read."""
 
 Texts = Mapping[str, str | None]
 """The project's own files by name; None where one is missing."""
 
 
 def read_texts(root: Path) -> Texts:
-    """Return the project's own files as they are on the disk. Raises StoreError when they cannot be read."""
-    return {name: _text(root, name) for name in (SETTINGS, RULES)}
+    """Return the project's own files as they are on the disk. Raises StoreError when they cannot be read.
+
+    A pipeline that cannot be read counts as missing: no story needs it.
+    """
+    texts = {name: _text(root, name) for name in (SETTINGS, RULES)}
+    with suppress(StoreError):
+        for name in pipeline_files(root):
+            texts[name] = None
+            with suppress(StoreError):
+                texts[name] = _text(root, name)
+    return texts
+
+
+def pipeline_files(root: Path) -> list[str]:
+    """Return the names of the files that have a project's pipelines. Raises StoreError, also for a link."""
+    return [f"{PIPELINES}/{name}" for name in called_pipelines(beside_pipelines(root))[:MOST_PIPELINES]]
+
+
+def beside_pipelines(root: Path) -> list[str]:
+    """Return all names in the folder of a project's pipelines. Raises StoreError, also for a link."""
+    with open_parent(root, f"{PIPELINES}/any") as folder:
+        return [] if folder is None else os.listdir(folder)
+
+
+def called_pipelines(names: Iterable[str], first: Collection[str] = ()) -> list[str]:
+    """Return which names of files a pipeline can have: only these are words for a command to type.
+
+    The ones of `first` come before all others: new files then put none of them out of reach.
+    """
+    called = (name for name in names if re.fullmatch(rf"{PIPELINE}\.yaml", name))
+    return sorted(called, key=lambda name: (name not in first, name))
+
+
+def with_trusted(root: Path, texts: Texts, trusted: Mapping[str, str]) -> Texts:
+    """Return the texts with all pipelines that a person trusted, read from the disk where they are left out.
+
+    One that is not there, or cannot be read, is None.
+    """
+    known = {name for name, text in trusted.items() if text and is_pipeline(name)}
+    read = dict(texts)
+    for name in known - texts.keys():
+        read[name] = None
+        with suppress(StoreError):
+            read[name] = _text(root, name)
+    there = sum(1 for name in known if read[name] is not None)
+    others = sorted(name for name in read if is_pipeline(name) and name not in known)
+    return {name: text for name, text in read.items() if name not in others[MOST_PIPELINES - there :]}
+
+
+def too_many(root: Path, texts: Texts) -> str | None:
+    """Return that a project has more pipelines than count, if it has."""
+    if sum(map(is_pipeline, texts)) < MOST_PIPELINES:
+        return None
+    with suppress(StoreError):
+        count = len(called_pipelines(beside_pipelines(root)))
+        return crowded(count) if count > MOST_PIPELINES else None
+    return None
+
+
+def crowded(count: int) -> str:
+    """Return what is wrong with a folder of this many pipelines."""
+    which = f"only {MOST_PIPELINES} count, the trusted ones first"
+    return f"has {count:,} pipelines, of which {which}: remove some"
+
+
+def is_there(root: Path, name: str) -> bool:
+    """Return whether anything is at a name, also a link that leads nowhere."""
+    return os.path.lexists(root / name)
+
+
+def is_pipeline(name: str) -> bool:
+    """Return whether one of a project's own files has a pipeline."""
+    return name.startswith(f"{PIPELINES}/")
 
 
 def _text(root: Path, name: str) -> str | None:

@@ -157,6 +157,23 @@ def glance(path: Path) -> Glance | None:
     return Glance(schema=version, roots=roots)
 
 
+def trusted_of(path: Path, root: str) -> Mapping[str, str] | None:
+    """Return the texts of a project's own files that a person has trusted last; None: not supervised here.
+
+    Raises StoreError like `glance`.
+    """
+    if not is_begun(path):
+        return None
+    try:
+        with closing(open_reader(path)) as db:
+            known = db.execute("SELECT 1 FROM projects WHERE root = ? AND removed_at IS NULL", (root,))
+            if known.fetchone() is None:
+                return None
+            return dict(db.execute("SELECT file, text FROM trusted WHERE root = ?", (root,)).fetchall())
+    except (OSError, sqlite3.Error) as error:
+        raise storage_error("read what is trusted", path, error) from error
+
+
 def supervised_elsewhere(journal: Path) -> Mapping[str, Holder]:
     """Return the projects of other daemons on this machine, by root; `journal` is that of this one.
 

@@ -1,8 +1,9 @@
-"""What a project's own files say: its settings and its step table.
+"""What a project's own files say: its settings, its step table, and its pipelines.
 
 They are re-read when they change. After an invalid edit the last valid version still applies; an edit
 that touches a command, a human step, a target, a limit or a write scope waits until a person trusts
-it, because agents can write these files. `problems` and `held` appear wherever the project is shown.
+it, because agents can write these files. A pipeline waits whole, also a new one: it may start agents.
+`problems` and `held` appear wherever the project is shown.
 """
 
 from __future__ import annotations
@@ -21,15 +22,20 @@ from handoffd.errors import InvalidFile, Problem, Refused
 from handoffd.files.atomic import digest_of
 from handoffd.files.rooted import write_project_file
 from handoffd.inspection.own_files import (
+    MOST_PIPELINES,
     RULES,
     SETTINGS,
     Texts,
     book_of,
+    is_pipeline,
+    is_there,
     read_texts,
     settings_in,
     shipped_layers,
     templates_for,
+    too_many,
     with_gates,
+    with_trusted,
     with_workspace,
 )
 from handoffd.journal.log import Log
@@ -43,6 +49,8 @@ log = structlog.get_logger(__name__)
 
 Trusted = Mapping[str, str]
 """The texts that a person has trusted last, by name."""
+
+_Odd = tuple[frozenset[str], str | None]
 
 Taken = tuple[ProjectSettings, RuleBook, tuple[Problem, ...], tuple[str, ...]]
 
@@ -63,7 +71,11 @@ class ProjectFiles:
         self.rules: RuleBook = book_of(shipped_layers(None))
         self.problems: tuple[Problem, ...] = ()
         self.held: tuple[str, ...] = ()
-        """Dotted keys of edits that wait for `handoffd trust`."""
+        """Dotted keys of edits, and pipelines, that wait for `handoffd trust`."""
+        self.unread: frozenset[str] = frozenset()
+        """Pipelines of `gone` that are there, but cannot be read."""
+        self.crowd: str | None = None
+        """That it has more pipelines than count, if it has."""
 
     @property
     def loaded(self) -> bool:
@@ -80,6 +92,12 @@ class ProjectFiles:
         """The files that a person trusted and that were deleted: their contents still apply."""
         texts, trusted = self._texts or {}, self._trusted or {}
         return tuple(name for name, text in texts.items() if text is None and trusted.get(name))
+
+    @property
+    def pipelines(self) -> Mapping[str, str]:
+        """The texts of its pipelines that apply, by file: as a person has trusted them last."""
+        known = (self._trusted or {}).items()
+        return {name: text for name, text in known if is_pipeline(name) and text.strip()}
 
     @property
     def edit(self) -> str:
@@ -100,9 +118,11 @@ class ProjectFiles:
             return await self._take(texts)
 
     async def _take(self, texts: Texts) -> bool:
-        if texts == self._texts:
-            return False
         trusted = await self._known()
+        texts, odd = await self._completed(texts, trusted)
+        if texts == self._texts and odd == (self.unread, self.crowd):
+            return False
+        self.unread, self.crowd = odd
         if any(texts.values()) or any(trusted.values()):
             # In a thread: a table takes 5 ms, a hostile one half a second, and there are many projects.
             taken = await to_thread.run_sync(self.judged, texts, trusted)
@@ -114,6 +134,16 @@ class ProjectFiles:
         for problem in self.problems:
             log.warning("project file refused", project=str(self._root), problem=str(problem))
         return True
+
+    async def _completed(self, texts: Texts, trusted: Trusted) -> tuple[Texts, _Odd]:
+        """Return the texts with all trusted pipelines; which of these are unread; and the crowd.
+
+        Nearly always nothing has to be read for that.
+        """
+        missing = any(text and is_pipeline(name) and not texts.get(name) for name, text in trusted.items())
+        if missing or sum(map(is_pipeline, texts)) >= MOST_PIPELINES:
+            return await to_thread.run_sync(_looked_again, self._root, texts, trusted)
+        return _without_unreadable(texts, trusted), (frozenset(), None)
 
     async def trust(self, written: Mapping[str, str] | None = None) -> tuple[str, ...]:
         """Accept the current contents of all files; return the dotted keys that were pending.
@@ -128,6 +158,7 @@ class ProjectFiles:
                 await to_thread.run_sync(lambda: self._book(self._settings_of(texts), texts))
             await self._take(texts)  # of a project that was at rest it is not known what is held
             known = await self._known()
+            texts, _ = await self._completed(texts, known)
             fresh = {name: text for name, text in (written or {}).items() if not known.get(name)}
             self._trusted = None
             for name, text in (texts if written is None else fresh).items():
@@ -159,7 +190,7 @@ class ProjectFiles:
             trust, root = command_for(str(self._root), "trust"), str(self._root)
             if self.problems:
                 raise InvalidFile(self.problems)
-            if self.held:
+            if any(not is_pipeline(name) for name in self.held):
                 raise Refused(f"an edit of the files in {root}/.ai waits for you", code="HELD", hint=trust)
             changed = written(texts[SETTINGS] or "")
             if changed is None:
@@ -202,6 +233,9 @@ class ProjectFiles:
             held += keys
         except InvalidFile as invalid:
             problems += invalid.problems
+        held += [
+            name for name, text in texts.items() if is_pipeline(name) and _waits(text, trusted.get(name))
+        ]
         return settings, rules, tuple(problems), tuple(held)
 
     def _settings_of(self, texts: Texts) -> ProjectSettings:
@@ -233,6 +267,30 @@ class ProjectFiles:
         if trusted.get(RULES) in {None, texts[RULES] or ""}:
             return new, ()
         return merge_trusted(new, self._book(settings, trusted))
+
+
+def _looked_again(root: Path, texts: Texts, trusted: Trusted) -> tuple[Texts, _Odd]:
+    crowd, texts = too_many(root, texts), with_trusted(root, texts, trusted)
+    unread = frozenset(name for name, text in texts.items() if text is None and is_pipeline(name))
+    there = frozenset(name for name in unread if trusted.get(name) and is_there(root, name))
+    return _without_unreadable(texts, trusted), (there, crowd)
+
+
+def _without_unreadable(texts: Texts, trusted: Trusted) -> Texts:
+    """Return the texts without pipelines that cannot be read, unless a person trusted them."""
+    return {
+        name: text
+        for name, text in texts.items()
+        if text is not None or not is_pipeline(name) or trusted.get(name)
+    }
+
+
+def _waits(text: str | None, trusted: str | None) -> bool:
+    """Return whether a pipeline is new or was edited; one that was deleted is among `gone`.
+
+    A new one without a text is none.
+    """
+    return text is not None and text != trusted and bool(trusted or text.strip())
 
 
 def _same(text: str | None, trusted: str | None) -> str | None:

@@ -51,6 +51,7 @@ from handoffd.engine.wording import (
 from handoffd.errors import NotFound, Refused
 from handoffd.execute.meter import Live
 from handoffd.execute.registry import names_in
+from handoffd.inspection.own_files import PIPELINES, is_pipeline
 from handoffd.project.project import Project
 from handoffd.project.whereabouts import is_closed
 from handoffd.protocol.rules import DONE, RuleBook, commands_of, dotted
@@ -135,8 +136,14 @@ def _level(track: Track) -> Literal[0, 1, 2]:
 
 def _warnings(project: Project, slots: Slots) -> tuple[str, ...]:
     trust = command_for(project.root, "trust")
-    gone = [f"{name} is gone, bring it back; to do without it: `{trust}`" for name in project.files.gone]
-    keys = () if gone else project.files.held
+    files = project.files
+    gone = [
+        f"{name} {_UNREAD if name in files.unread else _GONE}; to do without it: `{trust}`"
+        for name in files.gone
+    ]
+    crowded = [f"{PIPELINES} {files.crowd}"] if files.crowd else []
+    lost = any(not is_pipeline(name) for name in project.files.gone)  # then all that it said seems edited
+    keys = () if lost else project.files.held
     held = [f"edits wait for `{trust}`: {first_few(keys)}"] if keys else []
     unwritten = [track.committed.trouble for track in project.tracks.values() if track.committed.trouble]
     troubles = [(track.snapshots.trouble, track.place.trouble) for track in project.tracks.values()]
@@ -152,6 +159,7 @@ def _warnings(project: Project, slots: Slots) -> tuple[str, ...]:
     return (
         *map(str, project.files.problems),
         *gone,
+        *crowded,
         *held,
         *unwritten,
         *unkept,
@@ -163,6 +171,8 @@ def _warnings(project: Project, slots: Slots) -> tuple[str, ...]:
     )
 
 
+_GONE = "is gone, bring it back"
+_UNREAD = "cannot be read: it is not a text file, or too large, or a link is on the way"
 _LEAVING = (
     "the settings no longer name it: supervision ends with its current run; `handoffd add PROJECT` keeps it"
 )

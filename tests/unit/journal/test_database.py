@@ -31,6 +31,7 @@ from handoffd.journal.database import (
     references,
     restores,
     supervised_elsewhere,
+    trusted_of,
 )
 from handoffd.journal.journal import Journal
 from handoffd.journal.schema import STEPS, VERSION, Step, migrate, version_of
@@ -156,6 +157,18 @@ async def test_a_glance_shows_schema_and_roots(journal: Journal, place: Path) ->
 
     assert found is not None
     assert (VERSION, ("/srv/shop",)) == (found.schema, found.roots)
+
+
+async def test_what_a_person_trusts_is_read_from_outside(journal: Journal, place: Path) -> None:
+    """Of a supervised project; of another one nothing is known."""
+    await journal.trust("/srv/shop", ".ai/handoffd.yaml", "language: en\n", NOW)
+    assert trusted_of(place, "/srv/shop") is None
+
+    await journal.add_project("/srv/shop", "shop", NOW)
+
+    assert {".ai/handoffd.yaml": "language: en\n"} == trusted_of(place, "/srv/shop")
+    assert trusted_of(place, "/srv/other") is None
+    assert trusted_of(place.with_name("none.db"), "/srv/shop") is None
 
 
 def test_no_journal_is_none_and_an_empty_one_is_empty(place: Path) -> None:

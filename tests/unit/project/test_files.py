@@ -9,7 +9,7 @@ import pytest
 from tests.support.house import SHORT, House, at, make_project
 
 from handoffd.errors import InvalidFile, StoreError
-from handoffd.inspection.own_files import RULES, SETTINGS, shipped_layers
+from handoffd.inspection.own_files import MOST_PIPELINES, PIPELINES, RULES, SETTINGS, shipped_layers
 from handoffd.project.files import ProjectFiles
 from handoffd.protocol.rules import OPENED_BY
 
@@ -104,6 +104,148 @@ async def test_trust_survives_a_restart(here: House) -> None:
     assert "review" == later.rules.steps["bdd"].next_on_pass
     assert {"steps.bdd.next_on_pass", "test.command"} <= set(later.held)
     assert later.held == await without_a_look.trust()
+
+
+PIPELINE = f"{PIPELINES}/docs.yaml"
+
+
+async def test_a_pipeline_waits_whole_for_trust(here: House) -> None:
+    """A new one, and any edit: it says what agents do. What a person finds when adding it is trusted."""
+    root = make_project(here.base, settings="language: en\n")
+    at(root, PIPELINES).mkdir()
+    write(root, PIPELINE, "language: 1\n")
+    files = await trusted(here, root)
+    assert [] == list(files.held)
+
+    write(root, PIPELINE, "language: 1  # edited\n")
+    write(root, f"{PIPELINES}/night.yaml", "language: 1\n")
+
+    assert await files.refresh()
+    later = ProjectFiles(root, here.journal, here.clock)
+    await later.refresh()
+    held = (PIPELINE, f"{PIPELINES}/night.yaml")
+    assert held == files.held == later.held
+    assert {PIPELINE: "language: 1\n"} == files.pipelines == later.pipelines
+    assert held == await files.trust()
+    assert not await files.refresh()
+    assert [] == list(files.held)
+    assert {
+        PIPELINE: "language: 1  # edited\n",
+        f"{PIPELINES}/night.yaml": "language: 1\n",
+    } == files.pipelines
+
+
+async def test_a_deleted_pipeline_is_gone_until_a_person_does_without_it(here: House) -> None:
+    """And the same text waits again, if it comes back after that."""
+    root = make_project(here.base, settings="language: en\n")
+    at(root, PIPELINES).mkdir()
+    write(root, PIPELINE, "language: 1\n")
+    files = await trusted(here, root)
+    at(root, PIPELINE).unlink()
+
+    await files.refresh()
+    assert ((PIPELINE,), (), {PIPELINE: "language: 1\n"}) == (files.gone, files.held, files.pipelines)
+
+    await files.trust()
+    assert ((), {}, False) == (files.gone, files.pipelines, await files.refresh())
+    write(root, PIPELINE, "language: 1\n")
+    await files.refresh()
+    assert (PIPELINE,) == files.held
+
+
+async def test_a_waiting_pipeline_does_not_keep_a_person_from_the_settings(here: House) -> None:
+    """It is not trusted along with them."""
+    root, files = await trusting(here, settings="language: en\n")
+    at(root, PIPELINES).mkdir()
+    write(root, PIPELINE, "language: 1\n")
+
+    await files.choose_gates("none")
+
+    assert ("none", (PIPELINE,)) == (files.settings.gates, files.held)
+
+
+async def test_many_new_pipelines_put_no_trusted_one_out_of_reach(here: House) -> None:
+    """Status does not have it as gone, and the next trust does not drop it."""
+    root = make_project(here.base, settings="language: en\n")
+    at(root, PIPELINES).mkdir()
+    write(root, f"{PIPELINES}/zebra.yaml", "language: 1\n")
+    files = await trusted(here, root)
+    for number in range(MOST_PIPELINES + 3):
+        write(root, f"{PIPELINES}/a{number:03}.yaml", "language: 1\n")
+
+    await files.refresh()
+
+    assert ((), MOST_PIPELINES - 1) == (files.gone, len(files.held))
+    assert files.crowd is not None
+    assert files.crowd.startswith("has 204 pipelines, of which only 200 count")
+    await files.trust()
+    assert (True, MOST_PIPELINES) == (f"{PIPELINES}/zebra.yaml" in files.pipelines, len(files.pipelines))
+    assert ((), False) == (files.held, await files.refresh())
+
+
+async def test_a_trusted_pipeline_that_became_a_link_is_unread_and_not_gone(here: House) -> None:
+    """It is there, and cannot be read; what a person trusted still applies."""
+    root = make_project(here.base, settings="language: en\n")
+    at(root, PIPELINES).mkdir()
+    write(root, PIPELINE, "language: 1\n")
+    files = await trusted(here, root)
+    at(root, PIPELINE).unlink()
+    at(root, PIPELINE).symlink_to("elsewhere")
+
+    await files.refresh()
+
+    assert {PIPELINE} == files.unread
+    assert {PIPELINE: "language: 1\n"} == files.pipelines
+    at(root, PIPELINE).unlink()
+    assert await files.refresh()
+    assert (frozenset(), (PIPELINE,)) == (files.unread, files.gone)
+
+
+async def test_an_empty_pipeline_waits_only_where_one_was_trusted(here: House) -> None:
+    """Without a text a new file is none; an agent that empties a trusted one has edited it."""
+    root = make_project(here.base, settings="language: en\n")
+    at(root, PIPELINES).mkdir()
+    write(root, PIPELINE, "language: 1\n")
+    files = await trusted(here, root)
+    write(root, f"{PIPELINES}/night.yaml", "\n")
+
+    await files.refresh()
+    assert [] == list(files.held)
+    write(root, PIPELINE, "")
+    await files.refresh()
+    assert [PIPELINE] == list(files.held)
+    assert {PIPELINE: "language: 1\n"} == files.pipelines
+
+
+async def test_a_file_that_no_command_can_name_is_no_pipeline(here: House) -> None:
+    """Its name would become part of commands for a person to type."""
+    root, files = await trusting(here, settings="language: en\n")
+    at(root, PIPELINES).mkdir()
+    write(root, f"{PIPELINES}/a; touch OWNED.yaml", "language: 1\n")
+    write(root, f"{PIPELINES}/--json.yaml", "language: 1\n")
+
+    await files.refresh()
+
+    assert () == files.held
+    assert () == await files.trust()
+
+
+async def test_a_pipeline_that_is_a_link_stops_nothing(here: House, tmp_path: Path) -> None:
+    """It counts as missing, and so does a folder that is a link; the stories go on."""
+    root, files = await trusting(here, settings="language: en\n")
+    at(root, PIPELINES).mkdir()
+    at(root, PIPELINE).symlink_to(tmp_path / "elsewhere")
+
+    await files.refresh()
+    assert ((), ()) == (files.held, files.problems)
+    write(root, f"{PIPELINES}/night.yaml", "language: 1\n")
+    await files.refresh()
+    assert [f"{PIPELINES}/night.yaml"] == list(files.held)
+
+    shutil.rmtree(at(root, PIPELINES))
+    at(root, PIPELINES).symlink_to(tmp_path)
+    await files.refresh()
+    assert ((), "en") == (files.held, files.settings.language)
 
 
 async def test_deleted_files_still_apply_and_are_listed(here: House) -> None:

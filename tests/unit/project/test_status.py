@@ -334,6 +334,30 @@ async def test_a_held_edit_or_a_deleted_file_is_a_warning(here: House) -> None:
         assert (gone + trust,) == (await view_of(project, here.services.slots)).warnings
 
 
+async def test_a_deleted_pipeline_hides_no_edit(here: House) -> None:
+    """Status names both: an agent could delete the one to have the other overlooked."""
+    async with project_in(here) as project:
+        folder = at(project.root, ".ai/pipelines")
+        folder.mkdir()
+        (folder / "docs.yaml").write_text("language: 1\n")
+        await project.trust()
+        (folder / "docs.yaml").unlink()
+        at(project.root, ".ai/step-rules.yaml").write_text("steps: {impl: {post_check: make lint}}\n")
+
+        await project.look()
+
+        gone, held, *_ = (await view_of(project, here.services.slots)).warnings
+        assert gone.startswith(".ai/pipelines/docs.yaml is gone, bring it back; ")
+        assert held.startswith("edits wait for ")
+        (folder / "docs.yaml").symlink_to("elsewhere")
+        for number in range(201):
+            (folder / f"p{number:03}.yaml").write_text("language: 1\n")
+        await project.look()
+        unread, crowded, *_ = (await view_of(project, here.services.slots)).warnings
+        assert unread.startswith(".ai/pipelines/docs.yaml cannot be read: ")
+        assert crowded.startswith(".ai/pipelines has 202 pipelines, of which only 200 count")
+
+
 async def test_the_activity_and_usage_of_an_executor_are_shown(root: str, tmp_path: Path) -> None:
     """From its output; without a daemon, the last recorded values."""
     line = json.dumps({
