@@ -1,4 +1,4 @@
-"""The commands of docs/how-to/install.md and docs/tutorials/first-night.md, typed as they are there.
+"""The commands of the tutorial and of two how-to pages, typed as they are there.
 
 A shell types them in a home of its own, with the real program and a real daemon, started in place of a unit.
 The screens of tutorial and README are held against a real terminal.
@@ -14,7 +14,7 @@ import pytest
 from tests.support.installing import FOR_A_PERSON
 from tests.support.reader import AT_NIGHT, AT_SOME_NIGHT, Person
 from tests.support.screens import PICTURE, pictured, texts_of
-from tests.support.walks import INSTALL, OWN_MACHINE, TUTORIAL, is_like, screens, typed
+from tests.support.walks import INSTALL, OWN_MACHINE, PIPELINES, TUTORIAL, is_like, screens, typed
 
 from handoffd.cli.wording import unstyled
 
@@ -69,6 +69,20 @@ def test_the_tutorial_leads_through_a_night(person: Person) -> None:
     assert [["Land US-001"], []] == [shown.text for shown in seen[-2:]]
     picture = texts_of(PICTURE.read_text(encoding="utf-8"))
     assert [person.lasting(unstyled(line)) for line in pictured(seen)] == list(map(person.lasting, picture))
+
+
+def test_a_first_pipeline_is_written_checked_and_counted(person: Person) -> None:
+    """Each screen of the page is what a terminal shows, number by number."""
+    page = list(screens(PIPELINES.read_text(encoding="utf-8")))
+
+    seen = person.sees([command for command, _ in page])
+
+    assert len(page) == len(seen), seen[-1]
+    assert [] == [
+        (command, shown.text)
+        for (command, lines), shown in zip(page, seen, strict=True)
+        if not is_like(lines, shown.text)
+    ]
 
 
 PROJECT = """new() {
