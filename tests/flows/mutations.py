@@ -257,6 +257,19 @@ MUTATIONS = (
         "rounds of an outcome are counted", "reacting.py",
         '                draft.count(node.scope, f"{node.id} by {outcome}")\n', "                pass\n",
     ),
+    Mutation(
+        "a task that is held gives up its claims", "draft.py",
+        "node.over or (node.state is not NodeState.OPEN and self._idle(node))", "node.over",
+    ),
+    Mutation(
+        "items that need a revised item are opened again", "draft.py",
+        "for item in self._dependents(own, rewind.item)]", "for item in (rewind.item,)]",
+    ),
+    Mutation("a caller waits at the end", "reacting.py", "and not _is_served(draft, node)", ""),
+    Mutation(
+        "a merge reads feedback", "opening.py",
+        "of=unmerged(draft, node), feedback=feedback)", "of=unmerged(draft, node))",
+    ),
     Mutation("a step table counts anew after an answer", "decide.py", "    _renew(draft, event.node)\n", ""),
     Mutation(
         "a step of a table is entered only so often", "opening.py",

@@ -498,7 +498,7 @@ _LIMITS = Table(
         "parallel": Key(_number(1, 64), "Tasks at once; 4."),
         "tasks": Key(_number(1, 1_000), "Items of lists, in all; 200."),
         "starts": Key(_number(1, 100_000), "Tasks opened, in all; 2000."),
-        "roles": Key(_number(1, 50), "Roles, in all; 5."),
+        "roles": Key(_number(1, 50), "Roles that a list may bring and the file does not declare; 5."),
         "depth": Key(_number(1, 5), "Pipelines below one another, this one included; 3."),
         "wall": Key(_duration(), "The time while something works."),
         "cleanup": Key(_duration(), "The time of the tasks that are always done; 10m."),

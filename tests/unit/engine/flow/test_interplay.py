@@ -11,7 +11,7 @@ import pytest
 from tests.unit.engine.flow.playbook import Play
 
 from handoffd.engine.flow.decide import decide_flow
-from handoffd.engine.flow.events import Ask, AskTimedOut, CapReached, FlowPaused, OpenTask, Revised
+from handoffd.engine.flow.events import Ask, AskTimedOut, CapReached, FlowPaused, Merge, OpenTask, Revised
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -278,3 +278,82 @@ def test_lists_of_the_file_count_towards_the_limit_of_items_together() -> None:
 
     assert ["b"] == play.asking
     assert "limits.tasks" in play.order(Ask, "b").why
+
+
+def test_a_task_that_is_held_gives_up_what_it_claims() -> None:
+    """Unless it works in the project's folder itself: others need not wait for a person."""
+    play = Play("""
+    tasks:
+      a: {run: x, claims: ["name:x"]}
+      b: {run: x, claims: ["name:x"]}
+    """)
+    assert ["a"] == play.opened
+    play.ends("a", status="failed")
+
+    assert ["b"] == play.opened
+
+
+def test_an_item_that_is_revised_takes_the_items_along_that_need_it() -> None:
+    """The others stay as they are."""
+    play = Play(
+        """
+    params: {l: {type: array}}
+    tasks:
+      l: {run: x, each: "params.l", item: {id: id, needs: after}}
+      z: {agent: w, needs: [l]}
+    """,
+        {"l": [{"id": "a", "after": []}, {"id": "b", "after": ["a"]}, {"id": "c", "after": []}]},
+    )
+    for item in ("a", "c", "b"):
+        play.ends(f"l[{item}]")
+    play.give(Revised(node="l[a]"))
+    play.ends("z")
+    assert ["l[a]"] == play.opened
+    play.ends("l[a]")
+
+    assert ["l[b]"] == play.opened
+    assert 1 == play.visit("l[c]")
+
+
+def test_a_called_task_reads_how_often_its_caller_was_opened_again() -> None:
+    """As a number of its prompt."""
+    play = Play("""
+    tasks:
+      a: {run: x, outcomes: {pass: ok, bad: {call: fix}}}
+      fix: {on_demand: true, agent: w, with: {round: "caller.rounds"}, outcomes: {done: again}}
+    """)
+    for rounds in (0.0, 1.0):
+        play.ends("a", "bad")
+        assert {"round": rounds} == play.order(OpenTask).extras
+        play.ends("a/fix", "done")
+
+
+def test_a_caller_waits_at_the_end_for_the_process_that_works_for_it() -> None:
+    """Its own end is told when that has ended."""
+    play = Play("""
+    tasks:
+      a: {run: x, outcomes: {pass: ok, bad: {call: fix}}}
+      b: {run: x, outcomes: {pass: ok, enough: {end: succeeded}}}
+      fix: {on_demand: true, run: x}
+    """)
+    play.ends("a", "bad")
+    play.ends("b", "enough")
+
+    assert "called" == play.state("a")
+    assert play.ended is None
+
+
+def test_a_merge_that_is_opened_again_reads_why() -> None:
+    """As every other work does."""
+    play = Play("""
+    order: chain
+    tasks:
+      a: {agent: w, isolation: clone}
+      m: {run: git.merge, outcomes: {merged: ok}}
+      t: {run: x, outcomes: {pass: ok, red: {back_to: m}}}
+    """)
+    play.ends("a")
+    play.ends("m", "merged")
+    play.ends("t", "red", summary="two tests fail")
+
+    assert ["two tests fail"] == [one.text for one in play.order(Merge).feedback]
