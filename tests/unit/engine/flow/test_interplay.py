@@ -329,7 +329,7 @@ def test_a_called_task_reads_how_often_its_caller_was_opened_again() -> None:
 
 
 def test_a_caller_waits_at_the_end_for_the_process_that_works_for_it() -> None:
-    """Its own end is told when that has ended."""
+    """It ends when that has ended."""
     play = Play("""
     tasks:
       a: {run: x, outcomes: {pass: ok, bad: {call: fix}}}
