@@ -54,7 +54,6 @@ from handoffd.engine.flow.flow import (
     Asked,
     Feedback,
     Flow,
-    Item,
     Node,
     NodeId,
     NodeState,
@@ -62,7 +61,7 @@ from handoffd.engine.flow.flow import (
     Said,
     overlap,
 )
-from handoffd.engine.flow.opening import asked_of_flow, cap, refuse_items, refused_items, role_of, take_items
+from handoffd.engine.flow.opening import asked_of_flow, cap, refuse_items, role_of, take_items
 from handoffd.engine.flow.reacting import (
     ENDED,
     add_rewind,
@@ -77,8 +76,14 @@ from handoffd.engine.flow.reacting import (
 )
 from handoffd.engine.flow.settling import settle
 from handoffd.protocol.expressions import Broken
-from handoffd.protocol.plan import Plan, Task
+from handoffd.protocol.plan import Plan, Task, TaskKind
 
+_WORKED_ON: Final[Mapping[type, frozenset[TaskKind]]] = {
+    TaskEnded: frozenset({"agent", "merge"}),
+    CommandEnded: frozenset({"command"}),
+    ChildEnded: frozenset({"pipeline"}),
+}
+"""By event, the kinds of tasks whose work it ends."""
 STALE: Final = "STALE_FACT"
 Refused = tuple[str, str]
 """A code and what to say."""
@@ -149,7 +154,7 @@ def _late(event: Any) -> Refused:
 def _ended(draft: Draft, event: End) -> Refused | None:
     """Apply the end of a node's work."""
     node = _at_work(draft, event.node, event.visit)
-    if node is None or not _fits(draft.task(node), node, event):
+    if node is None or not _fits(draft, node, event):
         return _late(event)
     draft.changed.add(node.scope)
     if node.closing:
@@ -158,7 +163,7 @@ def _ended(draft: Draft, event: End) -> Refused | None:
     task = draft.task(node)
     match event:
         case ItemsRead(items=items):
-            _read(draft, node, task, items)
+            take_items(draft, node, items)
         case ItemsRefused(problems=problems):
             refuse_items(draft, node, problems)
         case ChildEnded(how=how):
@@ -169,25 +174,11 @@ def _ended(draft: Draft, event: End) -> Refused | None:
     return None
 
 
-def _fits(task: Task, node: Node, event: End) -> bool:
+def _fits(draft: Draft, node: Node, event: End) -> bool:
     """Return whether an event is the end of what works on a node."""
-    reading = task.each is not None and node.item is None
-    match event:
-        case ItemsRead() | ItemsRefused():
-            return reading
-        case TaskEnded():
-            return not reading and task.kind in {"agent", "merge"}
-        case CommandEnded():
-            return not reading and task.kind == "command"
-        case ChildEnded():
-            return not reading and task.kind == "pipeline"
-
-
-def _read(draft: Draft, node: Node, task: Task, items: tuple[Item, ...]) -> None:
-    if problems := refused_items(draft, task, items):
-        refuse_items(draft, node, problems)
-    else:
-        take_items(draft, node, items)
+    if draft.is_list(node) or isinstance(event, ItemsRead | ItemsRefused):
+        return draft.is_list(node) and isinstance(event, ItemsRead | ItemsRefused)
+    return draft.task(node).kind in _WORKED_ON[type(event)]
 
 
 def _judge(draft: Draft, node: Node, task: Task, event: TaskEnded | CommandEnded) -> None:
@@ -203,19 +194,12 @@ def _judge(draft: Draft, node: Node, task: Task, event: TaskEnded | CommandEnded
     follow(draft, node, outcome, said)
 
 
-def _waits(draft: Draft, event: TaskWaits) -> Refused | None:
+def _waits(draft: Draft, event: TaskWaits | TaskWentOn) -> Refused | None:
+    """Keep what the work at a node waits for, or that it goes on."""
     node = _at_work(draft, event.node, event.visit)
     if node is None:
         return _late(event)
-    draft.nodes[node.id] = replace(node, waits=event.why)
-    return None
-
-
-def _went_on(draft: Draft, event: TaskWentOn) -> Refused | None:
-    node = _at_work(draft, event.node, event.visit)
-    if node is None:
-        return _late(event)
-    draft.nodes[node.id] = replace(node, waits=None)
+    draft.nodes[node.id] = replace(node, waits=event.why if isinstance(event, TaskWaits) else None)
     return None
 
 
@@ -368,22 +352,25 @@ def _resumed(draft: Draft, event: FlowResumed) -> Refused | None:
     """Go on; the time to answer did not run meanwhile."""
     if draft.paused_by is None or draft.paused_at is None:
         return "NOT_PAUSED", "it is not paused"
-    paused_at = draft.paused_at
-    draft.paused_by = draft.paused_at = None
+    paused_at, draft.paused_by, draft.paused_at = draft.paused_at, None, None
     draft.orders += [Proceed(node=id, visit=draft.nodes[id].visit) for id in sorted(draft.busy)]
     for node in [draft.nodes[id] for id in sorted(draft.asking)]:
         if node.question is not None and node.question.deadline is not None:
-            waited = draft.now - max(paused_at, node.since or paused_at)
-            later = replace(node.question, deadline=node.question.deadline + waited)
-            ask(draft, node, later, node.why)
-    if draft.capped is not None and draft.capped.question.deadline is not None:
-        question = draft.capped.question
-        waited = draft.now - max(paused_at, draft.capped.since)
-        later = replace(question, deadline=draft.capped.question.deadline + waited)
-        draft.capped = replace(draft.capped, question=later)
+            ask(draft, node, _later(draft, node.question, max(paused_at, node.since or paused_at)), node.why)
+    if draft.capped is not None:
+        capped = draft.capped
+        question = _later(draft, capped.question, max(paused_at, capped.since))
+        draft.capped = replace(capped, question=question)
         draft.orders.append(asked_of_flow(draft.capped))
     draft.changed.add(ROOT)
     return None
+
+
+def _later(draft: Draft, question: Asked, stood_since: datetime) -> Asked:
+    """Return a question with more time, by as much as did not run."""
+    if question.deadline is None:
+        return question
+    return replace(question, deadline=question.deadline + (draft.now - stood_since))
 
 
 def _aborted(draft: Draft, event: FlowAborted) -> Refused | None:
@@ -400,8 +387,7 @@ def _aborted(draft: Draft, event: FlowAborted) -> Refused | None:
 
 
 def _stop(draft: Draft, node: Node, by: str) -> None:
-    reading = draft.task(node).each is not None and node.item is None
-    if reading:
+    if draft.is_list(node):
         draft.settle(node, NodeState.SKIPPED, ENDED)
     elif not node.closing:
         draft.nodes[node.id] = replace(node, closing=True)
@@ -437,7 +423,7 @@ RULES: Final[Mapping[type, Callable[[Draft, Any], Refused | None]]] = {
     ItemsRefused: _ended,
     ChildEnded: _ended,
     TaskWaits: _waits,
-    TaskWentOn: _went_on,
+    TaskWentOn: _waits,
     AskTimedOut: _timed_out,
     ClaimsChanged: _claims,
     CapReached: _cap_reached,

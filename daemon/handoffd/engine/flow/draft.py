@@ -1,7 +1,7 @@
 """The next value of a flow while a decision makes it.
 
 A flow is a frozen value; here are its parts as they change, with the few indexes that say which nodes are at
-work, ask, or wait, so that a decision costs what it changes and not what the flow holds. What an expression
+work, ask, or wait, so that most decisions look at one scope and not through all nodes. What an expression
 reads is looked up here, too: the plan was checked for it, so a name without a value is one that has none yet.
 """
 
@@ -140,7 +140,11 @@ class Draft:
     def is_scope(self, node: Node) -> bool:
         """Return whether there are tasks inside a node: it is a group, and no list of groups."""
         task = self.task(node)
-        return task.inner is not None and (task.each is None or node.item is not None)
+        return task.inner is not None and not self.is_list(node)
+
+    def is_list(self, node: Node) -> bool:
+        """Return whether a node is a task with `each` as a whole, and no item of it."""
+        return node.item is None and self.task(node).each is not None
 
     # --- nodes ----------------------------------------------------------------------------------------
     def made(self, scope: ScopeId, task: Task, item: str | None = None, at: int = 0) -> Node:

@@ -48,12 +48,23 @@ from handoffd.protocol.story import is_story_id
 
 MOST_TABLES: Final = 1_000
 """Of one decision, so that none takes seconds."""
-ENDS_OF_NEEDS: Mapping[NodeState, NodeState] = {
+_ENDS_OF_NEEDS: Mapping[NodeState, NodeState] = {
     NodeState.DEAD: NodeState.UNREACHED,
     NodeState.UNREACHED: NodeState.UNREACHED,
     NodeState.DROPPED: NodeState.DROPPED,
 }
 """The state that follows from that of a needed node, the worst first."""
+
+
+def fate_of(needed: Mapping[str, Node | None]) -> tuple[NodeState, str] | None:
+    """Return the state that follows from needed nodes: OPEN, if all allow a beginning; None: not yet."""
+    if not all(is_over(node) for node in needed.values()):
+        return None
+    for state, then in _ENDS_OF_NEEDS.items():
+        for name, node in needed.items():
+            if node is not None and node.state is state:
+                return then, f"{name} is {state}"
+    return NodeState.OPEN, ""
 
 
 def next_visit(draft: Draft, node: NodeId) -> int:
@@ -67,7 +78,7 @@ def begin(draft: Draft, node: Node, task: Task) -> None:
     if task.each is None:
         open_node(draft, node, task)
     elif task.each.items is not None:
-        _take_sound(draft, node, task, tuple(Item(id=item, value=item) for item in task.each.items))
+        take_items(draft, node, tuple(Item(id=item, value=item) for item in task.each.items))
     elif task.each.source is None:
         _evaluate_list(draft, node, task)
     else:
@@ -121,15 +132,7 @@ def _evaluate_list(draft: Draft, node: Node, task: Task) -> None:
     except Broken as error:
         stuck(draft, replace(node, visit=next_visit(draft, node.id)), str(error), begun=False)
         return
-    _take_sound(draft, node, task, items)
-
-
-def _take_sound(draft: Draft, node: Node, task: Task, items: tuple[Item, ...]) -> None:
-    """Begin with a list, or hold the task if it cannot be taken."""
-    if problems := refused_items(draft, task, items):
-        refuse_items(draft, replace(node, visit=next_visit(draft, node.id)), problems)
-    else:
-        take_items(draft, node, items)
+    take_items(draft, node, items)
 
 
 def _item(value: Any, task: Task) -> Item:
@@ -155,7 +158,7 @@ def _texts(value: object) -> tuple[str, ...]:
     return tuple(_text(one) for one in value) if isinstance(value, list | tuple) else ()
 
 
-def refused_items(draft: Draft, task: Task, items: tuple[Item, ...]) -> tuple[str, ...]:
+def _refused_items(draft: Draft, task: Task, items: tuple[Item, ...]) -> tuple[str, ...]:
     """Return why a list cannot be taken: too many items, too few for its join, an id twice, a circle."""
     ids = [item.id for item in items]
     known = sum(map(len, draft.lists.values()))
@@ -203,12 +206,15 @@ def refuse_items(draft: Draft, node: Node, problems: tuple[str, ...]) -> None:
 
 
 def take_items(draft: Draft, node: Node, items: tuple[Item, ...]) -> None:
-    """Freeze the list of a task, and begin with it."""
-    task = draft.task(node)
+    """Freeze the list of a task and begin with it, or hold the task if it cannot be taken."""
     if not items:
         draft.settle(node, NodeState.SKIPPED, "its list is empty")
         return
+    task = draft.task(node)
     node = replace(node, visit=node.visit or next_visit(draft, node.id), since=draft.now, why="")
+    if problems := _refused_items(draft, task, items):
+        refuse_items(draft, node, problems)
+        return
     draft.busy.discard(node.id)
     draft.put(node)
     draft.lists[node.id] = items
@@ -290,14 +296,7 @@ def _fate_of_item(
         return NodeState.SKIPPED, ENDED
     if left_out:
         return NodeState.SKIPPED, LEFT_OUT
-    needs = [known[need] for need in item.needs]
-    if not all(is_over(need) for need in needs):
-        return None
-    for state, then in ENDS_OF_NEEDS.items():
-        for need in needs:
-            if need is not None and need.state is state:
-                return then, f"{need.item} is {state}"
-    return NodeState.OPEN, ""
+    return fate_of({need: known[need] for need in item.needs})
 
 
 def _join(draft: Draft, node: Node, task: Task) -> None:

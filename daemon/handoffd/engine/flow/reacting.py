@@ -240,9 +240,8 @@ def _is_offered(draft: Draft, node: Node, task: Task, choice: str) -> bool:
     if choice == "retry":
         most = task.hold.retries
         return most is None or draft.counted(node.scope, f"{node.id} retry") < most
-    is_list = task.each is not None and node.item is None
     names = {artifact.name for artifact in node.artifacts}
-    return choice != "accept" or is_list or {*task.out} <= names
+    return choice != "accept" or draft.is_list(node) or {*task.out} <= names
 
 
 def ask(draft: Draft, node: Node, question: Asked, why: str) -> None:
@@ -259,12 +258,8 @@ def ask(draft: Draft, node: Node, question: Asked, why: str) -> None:
 
 def _drain(draft: Draft, node: Node, by: Node, why: str) -> None:
     """Keep what a node found that will be opened again anyway."""
-    rewinds = draft.rewinds
-    told = False
-    for at, (rewind, region) in enumerate([*draft.pending()]):
-        if node.id in region and not told:
-            rewinds[at] = replace(rewind, feedback=(*rewind.feedback, feedback_of(by, why)))
-            told = True
+    at, rewind = next((at, one) for at, (one, region) in enumerate(draft.pending()) if node.id in region)
+    draft.rewinds[at] = replace(rewind, feedback=(*rewind.feedback, feedback_of(by, why)))
     draft.put(replace(node, state=NodeState.SENT_BACK, why="it will be opened again", since=draft.now))
 
 
@@ -387,17 +382,12 @@ def perform_rewinds(draft: Draft) -> bool:
         at_work = any(
             node in region and draft.nodes[node].waits is None
             for node in draft.busy
-            if not _is_reading(draft, node)
+            if not draft.is_list(draft.nodes[node])
         )
         if not inner and not at_work:
             _perform(draft, rewind, region)
             return True
     return False
-
-
-def _is_reading(draft: Draft, node: NodeId) -> bool:
-    found = draft.nodes[node]
-    return found.item is None and draft.task(found).each is not None
 
 
 def _perform(draft: Draft, rewind: Rewind, region: Region) -> None:
@@ -427,7 +417,7 @@ def _empty(draft: Draft, rewind: Rewind, region: Region) -> None:
     for node in [node for id, node in draft.nodes.items() if id in region]:
         if node.state is NodeState.ASKING:
             draft.withdraw(node)
-        if node.id in draft.busy and not _is_reading(draft, node.id):
+        if node.id in draft.busy and not draft.is_list(node):
             draft.orders.append(CloseTask(node=node.id, visit=node.visit, why="it will be opened again"))
         direct = node.scope == rewind.scope and node.caller is None
         if direct and rewind.way_back and node.visit:
@@ -485,7 +475,7 @@ def resolve(draft: Draft, node: Node, choice: str, text: str) -> None:
 def _accepted_as(draft: Draft, node: Node) -> str | None:
     """Return the outcome of work that a person accepted."""
     task = draft.task(node)
-    if task.each is None or node.item is not None:
+    if not draft.is_list(node):
         accepted = [name for name in _accepted(task.outcomes) if name not in FAILURES]
         usual = usual_outcome(task)
         return usual if usual in accepted else accepted[0] if len(accepted) == 1 else None

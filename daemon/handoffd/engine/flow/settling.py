@@ -17,8 +17,8 @@ from handoffd.engine.flow.draft import Draft, is_over
 from handoffd.engine.flow.events import ReportEnd
 from handoffd.engine.flow.flow import LOST, ROOT, Node, NodeId, NodeState, ScopeId, child
 from handoffd.engine.flow.opening import (
-    ENDS_OF_NEEDS,
     begin,
+    fate_of,
     has_room,
     is_full,
     next_visit,
@@ -156,23 +156,16 @@ def _consider(draft: Draft, scope: ScopeId, id: NodeId, task: Task, left_out: bo
 
 def _fate(draft: Draft, scope: ScopeId, task: Task) -> tuple[NodeState, str] | None:
     """Return the state that follows from the needs of a task: OPEN, if it may begin; None: not yet."""
-    if not task.needs:
-        return NodeState.OPEN, ""
-    found: dict[str, Node] = {}
-    for name in task.needs:
-        node = draft.nodes.get(child(scope, name))
-        if node is None or not node.over:
-            return None
-        found[name] = node
-    for state, then in ENDS_OF_NEEDS.items():
-        for name, node in found.items():
-            if node.state is state:
-                return then, f"{name} is {state}"
-    for name, node in found.items():
+    needed = {name: draft.nodes.get(child(scope, name)) for name in task.needs}
+    fate = fate_of(needed)
+    if fate is None or fate[0] is not NodeState.OPEN:
+        return fate
+    for name, node in needed.items():
         taken = task.needs[name]
-        if taken is not None and (node.state is not NodeState.ACCEPTED or node.outcome not in taken):
-            return NodeState.SKIPPED, f"{name} is {node.outcome or node.state}, not {' or '.join(taken)}"
-    return NodeState.OPEN, ""
+        if taken is None or node is None or (node.state is NodeState.ACCEPTED and node.outcome in taken):
+            continue
+        return NodeState.SKIPPED, f"{name} is {node.outcome or node.state}, not {' or '.join(taken)}"
+    return fate
 
 
 def _is_wanted(draft: Draft, node: Node, task: Task) -> bool:
