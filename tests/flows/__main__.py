@@ -78,7 +78,9 @@ def row(name: str, loaded: Loaded, flows: int, seed: int) -> tuple[str, list[str
     found = simulate(loaded.plan, (Random(f"{seed} {name} {number}") for number in range(flows)), MOST_ITEMS)
     seconds = time.perf_counter() - began
     most = bound(loaded.plan, MOST_ITEMS, loaded.others)
-    faults = [f"{name} did not end: it waited for {why}" for why in sorted(set(found.still))]
+    faults = [
+        f"{name} did not end: it waited for {why}" for why in sorted({one.waits for one in found.stuck})
+    ]
     if found.most_opened_bound > most:
         faults.append(f"{name} opened {found.most_opened_bound} tasks; its bound is {most}")
     places = dict(everything(loaded.plan.root))

@@ -89,7 +89,7 @@ MUTATIONS = (
     Mutation("nothing begins after the end", "reacting.py", "case _ if draft.ending or draft.left_out(node.scope):", "case _ if False:"),
     Mutation(
         "an accepted hold is offered only with all files", "reacting.py",
-        'return choice != "accept" or is_list or {*task.out} <= names', "return True",
+        'return choice != "accept" or draft.is_list(node) or {*task.out} <= names', "return True",
     ),
     Mutation(
         "a verdict is not claimed", "reacting.py",
@@ -124,7 +124,7 @@ MUTATIONS = (
     Mutation("items do not wait for each other in a circle", "opening.py", "(*problems, *(() if problems else _circle(items)))", "(*problems,)"),
     Mutation(
         "an item waits for the items that it needs", "opening.py",
-        "    if not all(is_over(need) for need in needs):\n        return None\n", "",
+        "return fate_of({need: known[need] for need in item.needs})", 'return NodeState.OPEN, ""',
     ),
     Mutation("claims are not shared", "opening.py", "if (holder := draft.clash(node.id, claims)) is not None:", "if (holder := None) is not None:"),
     Mutation(
@@ -153,12 +153,12 @@ MUTATIONS = (
     ),
     Mutation(
         "a need with a filter is only satisfied by what it names", "settling.py",
-        "if taken is not None and (node.state is not NodeState.ACCEPTED or node.outcome not in taken):",
-        "if False:",
+        "if taken is None or node is None or (node.state is NodeState.ACCEPTED and node.outcome in taken):",
+        "if True:",
     ),
     Mutation(
-        "a task waits for all that it needs", "settling.py",
-        "if node is None or not node.over:", "if node is None:",
+        "a task waits for all that it needs", "opening.py",
+        "    if not all(is_over(node) for node in needed.values()):\n        return None\n", "",
     ),
     Mutation(
         "a called task is not opened under a way back", "settling.py",
@@ -200,7 +200,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a pause moves the time to answer", "decide.py",
-        "deadline=node.question.deadline + waited", "deadline=node.question.deadline",
+        "deadline=question.deadline + (draft.now - stood_since)", "deadline=question.deadline",
     ),
     Mutation("limits only rise", "decide.py", "    if lower:\n", "    if False:\n"),
     Mutation(

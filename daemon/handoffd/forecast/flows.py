@@ -86,34 +86,56 @@ class Budget:
         return self._clock() >= self._end
 
 
+class Stuck(Struct, frozen=True):
+    """A simulated flow that did not end, and how to play it again."""
+
+    seed: int
+    oracle: Oracle
+    waits: str
+
+
 class Sum(Struct):
     """What many simulated flows have in common."""
 
-    flows: int = 0
     ends: Counter[str] = field(default_factory=Counter)
-    most_opened: int = 0
+    opened: list[int] = field(default_factory=list)
+    """How many tasks each flow opened."""
     most_opened_bound: int = 0
     """Of flows whose person tries nothing again: the bound of the plan holds for them."""
     tasks: set[str] = field(default_factory=set)
     outcomes: set[tuple[str, str]] = field(default_factory=set)
-    still: list[str] = field(default_factory=list)
+    stuck: list[Stuck] = field(default_factory=list)
     valueless: Counter[str] = field(default_factory=Counter)
     """In how many flows a task was held because an expression had no value, by its words."""
 
-    def add(self, played: Played, oracle: Oracle) -> None:
+    @property
+    def flows(self) -> int:
+        """How many flows there were."""
+        return len(self.opened)
+
+    @property
+    def most_opened(self) -> int:
+        """How many tasks a flow opened at most."""
+        return max(self.opened, default=0)
+
+    def at_most(self, part: float) -> int:
+        """Return how many tasks a part of the flows opened at most; 0.5: the median."""
+        opened = sorted(self.opened) or [0]
+        return opened[min(len(opened) - 1, int(part * len(opened)))]
+
+    def add(self, played: Played, seed: int, oracle: Oracle) -> None:
         """Count one more, but for one that was cut."""
         if played.cut:
             return
-        self.flows += 1
         self.ends[played.ended or "none"] += 1
-        self.most_opened = max(self.most_opened, played.opened)
+        self.opened.append(played.opened)
         if oracle != "patient":
             self.most_opened_bound = max(self.most_opened_bound, played.opened)
         self.tasks |= played.tasks
         self.outcomes |= played.outcomes
         self.valueless.update(played.valueless)
         if played.ended is None:
-            self.still.append(played.waits or "nothing")
+            self.stuck.append(Stuck(seed, oracle, played.waits or "nothing"))
 
 
 class World:
@@ -314,17 +336,22 @@ def simulate(
     most: int = 4,
     oracles: Sequence[Oracle] = ORACLES,
     budget: Budget | None = None,
+    *,
+    seed: int = 0,
+    done: Callable[[int], None] = lambda _: None,
 ) -> Sum:
     """Return what simulated flows have in common, one for each source of chance; oracles take turns.
 
-    Where the budget is over, the sum has fewer flows.
+    `seed` is that of the first one, and each next one has the next. `done` is called with how many are over,
+    after each. Where the budget is over, the sum has fewer flows.
     """
     found = Sum()
     for number, chance in enumerate(flows):
         if budget and budget.over:
             break
         oracle = oracles[number % len(oracles)]
-        found.add(play(plan, chance, oracle, most, budget), oracle)
+        found.add(play(plan, chance, oracle, most, budget), seed + number, oracle)
+        done(number + 1)
     return found
 
 

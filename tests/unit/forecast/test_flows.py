@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from handoffd.forecast.flows import Budget, play, simulate
+from handoffd.forecast.flows import Budget, Played, Stuck, Sum, play, simulate
 from handoffd.protocol.pipelines.loading import load_plan
 from handoffd.protocol.plan import Plan
 
@@ -31,7 +31,7 @@ def test_a_budget_ends_the_simulation() -> None:
 
     assert 0 < some.flows < 20
     assert some.flows == some.ends.total()
-    assert [] == some.still
+    assert [] == some.stuck
     assert 20 == simulate(plan, flows).flows
 
 
@@ -52,3 +52,18 @@ def test_an_expression_without_a_value_is_counted_with_its_words() -> None:
 
     assert {"a: '10 / (params.n - params.n) > 1' has no value: division by zero": 10} == found.valueless
     assert {} == simulate(plan_of("  a: {run: x}\n"), [Random(1)]).valueless
+
+
+def test_the_part_of_the_flows_that_opened_few_tasks() -> None:
+    """The median, and what all but one of a hundred stay below."""
+    trial = Sum(opened=[*range(100, 0, -1)])
+
+    assert (51, 100, 1) == (trial.at_most(0.5), trial.at_most(0.99), trial.at_most(0))
+
+
+def test_an_open_flow_counts_as_one_that_did_not_end() -> None:
+    """Whatever the machine says that it waits for."""
+    trial = Sum()
+    trial.add(Played(ended=None, opened=4, events=9, tasks=frozenset(), outcomes=frozenset()), 3, "best")
+
+    assert ([Stuck(3, "best", "nothing")], [4]) == (trial.stuck, trial.opened)

@@ -13,7 +13,6 @@ from random import Random
 from typing import Final
 
 import click
-from msgspec import Struct, field
 
 from handoffd.cli.asking import json_option, print_json, print_lines
 from handoffd.cli.pipelines.counting import items_option
@@ -30,7 +29,8 @@ from handoffd.cli.wording import plain
 from handoffd.engine.wording import counted
 from handoffd.entrance.place import Place
 from handoffd.errors import Json
-from handoffd.forecast.flows import ORACLES, Budget, Oracle, Played, Sum, everything, play
+from handoffd.forecast.flows import ORACLES, Budget, Oracle, Sum, everything
+from handoffd.forecast.flows import simulate as simulate_flows
 from handoffd.inspection.pipelines import Found
 from handoffd.protocol.pipelines.bounds import USUAL_ITEMS, bound
 from handoffd.protocol.pipelines.loading import Loaded
@@ -57,58 +57,8 @@ seed_option = click.option(
 )
 
 
-class Stuck(Struct, frozen=True):
-    """A simulated flow that did not end, and how to play it again."""
-
-    seed: int
-    oracle: Oracle
-    waits: str
-
-
-class Trial(Struct):
-    """What was seen of simulated flows."""
-
-    total: Sum = field(default_factory=Sum)
-    opened: list[int] = field(default_factory=list)
-    stuck: list[Stuck] = field(default_factory=list)
-
-    def take(self, played: Played, seed: int, oracle: Oracle) -> None:
-        """Count one flow more."""
-        if played.cut:
-            return
-        self.total.add(played, oracle)
-        self.opened.append(played.opened)
-        if played.ended is None:
-            self.stuck.append(Stuck(seed, oracle, played.waits or "nothing"))
-
-    def at_most(self, part: float) -> int:
-        """Return how many tasks a part of the flows opened at most; 0.5: the median."""
-        opened = sorted(self.opened) or [0]
-        return opened[min(len(opened) - 1, int(part * len(opened)))]
-
-
-def tried(
-    plan: Plan,
-    flows: int,
-    seed: int,
-    *,
-    items: int = USUAL_ITEMS,
-    oracles: Sequence[Oracle] = ORACLES,
-    budget: Budget | None = None,
-    done: Callable[[int], None] = lambda _: None,
-) -> Trial:
-    """Return what was seen of simulated flows, of as many as there is time for.
-
-    `done` is called with how many are over, after each.
-    """
-    trial = Trial()
-    for number in range(flows):
-        if budget is not None and budget.over:
-            break
-        chance, oracle = Random(seed + number), oracles[number % len(oracles)]  # noqa: S311
-        trial.take(play(plan, chance, oracle, items, budget), seed + number, oracle)
-        done(number + 1)
-    return trial
+def _chances(seed: int, flows: int) -> Iterator[Random]:
+    return (Random(seed + number) for number in range(flows))  # noqa: S311
 
 
 # --- commands ------------------------------------------------------------------------------------------
@@ -128,7 +78,8 @@ def check(place: Place, name: str, flows: int, seed: int, project: str | None, a
     found = shelf.chosen(name)
     loaded = shelf.loaded(found)
     budget = Budget(time.monotonic, CHECK_S)
-    trial = tried(loaded.plan, flows, seed, budget=budget, done=_progress(flows))
+    chances, done = _chances(seed, flows), _progress(flows)
+    trial = simulate_flows(loaded.plan, chances, budget=budget, seed=seed, done=done)
     most = bound(loaded.plan, others=loaded.others)
     if as_json:
         head = {"type": "checked", "file": found.file, "project": shelf.root, "hides": hidden(found)}
@@ -168,7 +119,8 @@ def simulate(
     shelf = shelf_of(place, project)
     plan = shelf.loaded(shelf.chosen(name)).plan
     oracles = ORACLES if oracle is None else (oracle,)
-    trial = tried(plan, flows, seed, items=items, oracles=oracles, done=_progress(flows))
+    chances, done = _chances(seed, flows), _progress(flows)
+    trial = simulate_flows(plan, chances, items, oracles, seed=seed, done=done)
     if as_json:
         head = {"type": "simulated", "items": items, "oracles": list(oracles)}
         print_json({**head, **as_data(plan, trial, seed)})
@@ -192,7 +144,7 @@ def _found(found: Found, loaded: Loaded, shelf: Shelf) -> list[str]:
     return [*where, valid, *replaced(hidden(found)), *warnings]
 
 
-def leave(trial: Trial) -> None:
+def leave(trial: Sum) -> None:
     """Return if all flows ended; else leave the command with the exit code 1."""
     if trial.stuck:
         click.get_current_context().exit(1)
@@ -216,23 +168,22 @@ def _progress(flows: int) -> Callable[[int], None]:
 
 
 # --- what is reported ----------------------------------------------------------------------------------
-def unreached(plan: Plan, trial: Trial) -> list[str]:
+def unreached(plan: Plan, trial: Sum) -> list[str]:
     """Return the tasks that no flow opened, by their places."""
-    return [place for place, _ in everything(plan.root) if place not in trial.total.tasks]
+    return [place for place, _ in everything(plan.root) if place not in trial.tasks]
 
 
-def untaken(plan: Plan, trial: Trial) -> list[str]:
+def untaken(plan: Plan, trial: Sum) -> list[str]:
     """Return the outcomes that never came, as `task.outcome`, of tasks that were opened.
 
     One that every task of its kind has, and that the file says nothing about, is not missed.
     """
-    seen = trial.total
     return [
         f"{place}.{outcome}"
         for place, task in everything(plan.root)
-        if place in seen.tasks
+        if place in trial.tasks
         for outcome in _said(task)
-        if (place, outcome) not in seen.outcomes
+        if (place, outcome) not in trial.outcomes
     ]
 
 
@@ -241,35 +192,33 @@ def _said(task: Task) -> Iterator[str]:
     yield from task.join.outcomes if task.join.verdict else ()
 
 
-def as_data(plan: Plan, trial: Trial, seed: int) -> Json:
+def as_data(plan: Plan, trial: Sum, seed: int) -> Json:
     """Return what was seen of simulated flows as JSON."""
-    total = trial.total
-    opened = {"median": trial.at_most(0.5), "p99": trial.at_most(0.99), "most": total.most_opened}
+    opened = {"median": trial.at_most(0.5), "p99": trial.at_most(0.99), "most": trial.most_opened}
     return {
-        "name": plan.name, "flows": total.flows, "seed": seed,
-        "ends": {how: total.ends[how] for how in _ENDED},
-        "opened": {**opened, "most_without_retries": total.most_opened_bound},
+        "name": plan.name, "flows": trial.flows, "seed": seed,
+        "ends": {how: trial.ends[how] for how in _ENDED},
+        "opened": {**opened, "most_without_retries": trial.most_opened_bound},
         "starts": plan.limits.starts,
         "unreached": unreached(plan, trial), "untaken": untaken(plan, trial),
-        "valueless": dict(total.valueless.most_common()),
+        "valueless": dict(trial.valueless.most_common()),
         "stuck": [{"seed": one.seed, "oracle": one.oracle, "waits": one.waits} for one in trial.stuck],
     }  # fmt: skip
 
 
-def checked(plan: Plan, trial: Trial, seed: int, most: int, wanted: int) -> list[str]:
+def checked(plan: Plan, trial: Sum, seed: int, most: int, wanted: int) -> list[str]:
     """Return the lines of a check about the simulated flows."""
-    total = trial.total
-    retried = [f"  where a person tries again: at most {total.most_opened:,}"]
+    retried = [f"  where a person tries again: at most {trial.most_opened:,}"]
     limits = f"bound {most:,}, limits.starts {plan.limits.starts:,}"
     rare = (("never opened", unreached(plan, trial)), ("never taken", untaken(plan, trial)))
     return [
         _head(trial, seed),
         f"  ends: {_ends(trial)}",
-        f"  tasks opened by one flow: at most {total.most_opened_bound:,} ({limits})",
-        *(retried if total.most_opened > total.most_opened_bound else ()),
+        f"  tasks opened by one flow: at most {trial.most_opened_bound:,} ({limits})",
+        *(retried if trial.most_opened > trial.most_opened_bound else ()),
         *(f"  {what}: {_few(names)}" for what, names in rare if names),
-        *(f"  in {counted(n, 'flow')}: {plain(words)}" for words, n in total.valueless.most_common(5)),
-        *_cut(wanted - total.flows),
+        *(f"  in {counted(n, 'flow')}: {plain(words)}" for words, n in trial.valueless.most_common(5)),
+        *_cut(wanted - trial.flows),
     ]
 
 
@@ -279,17 +228,17 @@ def _cut(left: int) -> Iterator[str]:
         yield f"  {counted(left, 'flow')} not played: a check takes at most {CHECK_S} s for all of them"
 
 
-def simulated(plan: Plan, trial: Trial, seed: int) -> list[str]:
+def simulated(plan: Plan, trial: Sum, seed: int) -> list[str]:
     """Return the lines of a simulation."""
     shares = f"median {trial.at_most(0.5):,}, 99 of 100 flows at most {trial.at_most(0.99):,}"
     return [
         f"{plain(plan.name)}: {_head(trial, seed)}",
         f"  ends: {_ends(trial)}",
-        f"  tasks opened by one flow: {shares}, most {trial.total.most_opened:,}",
+        f"  tasks opened by one flow: {shares}, most {trial.most_opened:,}",
     ]
 
 
-def stuck(name: str, trial: Trial, items: int = USUAL_ITEMS) -> list[str]:
+def stuck(name: str, trial: Sum, items: int = USUAL_ITEMS) -> list[str]:
     """Return the lines about flows that did not end, with the command that plays the first of them again."""
     if not trial.stuck:
         return []
@@ -303,12 +252,12 @@ def stuck(name: str, trial: Trial, items: int = USUAL_ITEMS) -> list[str]:
     ]
 
 
-def _head(trial: Trial, seed: int) -> str:
-    return f"{trial.total.flows:,} simulated flow{'s' * (trial.total.flows != 1)} from seed {seed}"
+def _head(trial: Sum, seed: int) -> str:
+    return f"{trial.flows:,} simulated flow{'s' * (trial.flows != 1)} from seed {seed}"
 
 
-def _ends(trial: Trial) -> str:
-    ends = [f"{how} {trial.total.ends[how]:,}" for how in _ENDED if trial.total.ends[how]]
+def _ends(trial: Sum) -> str:
+    ends = [f"{how} {trial.ends[how]:,}" for how in _ENDED if trial.ends[how]]
     return ", ".join(ends) or "none"
 
 
