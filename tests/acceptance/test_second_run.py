@@ -54,7 +54,7 @@ def test_a_second_run_outlives_the_daemon_and_decides(tmp_path: Path) -> None:
         copies = (daemon.state_dir / "runs").glob
         kept = "*.second/tree/tests/report.xml"
         eventually_sync(lambda: [True] == ["<failure/>" in file.read_text() for file in copies(kept)])
-        assert ["baseline", "scaffold", "impl"] == ran.read_text().split()
+        eventually_sync(lambda: ["baseline", "scaffold", "impl"] == ran.read_text().split())
         (tmp_path / "first").touch()
         eventually_sync(lambda: 4 == len(ran.read_text().split()))
         daemon.kill()
