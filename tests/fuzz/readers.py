@@ -49,11 +49,13 @@ from handoffd.inspection.suites import find_suites
 from handoffd.inspection.test_files import lay_back, sections_of
 from handoffd.journal import codec
 from handoffd.protocol import rule_merge
-from handoffd.protocol.handoff import HandoffMark
+from handoffd.protocol.delivery import MOST_CHARACTERS, NotReadable, examined, json_in
+from handoffd.protocol.handoff import Found, Handoff, HandoffMark
+from handoffd.protocol.json_schema import flaws, misfits
 from handoffd.protocol.prompt import PromptTemplates
 from handoffd.protocol.reading import Expected, HandoffTexts, read_claims, read_handoff
 from handoffd.protocol.rulebook import build_rulebook
-from handoffd.protocol.rules import Gates
+from handoffd.protocol.rules import Delivery, Gates
 from handoffd.protocol.state import encoded, parse_state, render_state
 from handoffd.protocol.story_text import decoded, stories_in, story_in
 from handoffd.settings.loading import held, load, load_project
@@ -108,6 +110,53 @@ def _claims(texts: HandoffTexts) -> None:
     for reading in (read_handoff(texts, expected), read_claims(texts)):
         codec.encode(reading)
         encoded(reading)
+
+
+DELIVERY: Final = Delivery.model_validate(
+    {
+        "outcomes": ("ready", "revise"),
+        "fields": {
+            "score": {"minimum": 0, "maximum": 10},
+            "calm": {"kind": "boolean"},
+            "why": {"kind": "text"},
+        },
+        "out": {
+            "plan": {"path": "plan.json", "schema_id": "plan/1"},
+            "role": {"path": "role.yaml", "schema_id": "plan/1"},
+            "text": {"path": "notes.md"},
+        },
+        "checks": [{"text": "size(out.plan.tasks) > 1", "names": [("out.plan", "any")]}],
+    }
+)
+SCHEMA: Final = {
+    "$ref": "#/$defs/node",
+    "$defs": {
+        "node": {
+            "type": "object",
+            "required": ["id"],
+            "properties": {"id": {"pattern": "^[a-z]+$"}, "parts": {"items": {"$ref": "#/$defs/node"}}},
+            "additionalProperties": {"uniqueItems": True},
+        }
+    },
+}
+"""Of a file that a task hands over."""
+
+
+def artifact(body: bytes) -> None:
+    """Files that a task of a flow hands over, with a hand-off beside them."""
+    said = read_claims(HandoffTexts(handoff=body))
+    claim = said.handoff if isinstance(said, Found) else Handoff(status=None)
+    done = examined(DELIVERY, claim, lambda _: body, lambda _: SCHEMA, {})
+    codec.encode(done)
+    assert all(len(one) <= MOST_CHARACTERS for one in done.problems)
+
+
+def schema(body: bytes) -> None:
+    """A project's own schema, and what it makes of itself."""
+    with suppress(NotReadable):
+        document = json_in(body)
+        if not flaws(document):
+            misfits(document, document)
 
 
 def state(body: bytes) -> None:

@@ -84,6 +84,13 @@ _ALL: Final = (
         name="handoff", read=readers.handoff, most=1024 * KIB, words=words.CLAIM,
         samples=("tests/data/handoffs/*.md",),
     ),
+    Target(
+        name="artifact", read=readers.artifact, most=1024 * KIB, words=(*words.JSON, *words.CLAIM)
+    ),
+    Target(
+        name="schema", read=readers.schema, most=64 * KIB, words=words.SCHEMA,
+        samples=("config/schema/**/*.json",),
+    ),
     Target(name="result", read=readers.result, most=64 * KIB, words=words.CLAIM),
     Target(
         name="state", read=readers.state, most=512 * KIB, words=words.STATE,

@@ -16,9 +16,14 @@ CLAIM: Final = (
     *YAML, "story", "step", "attempt", "status", "reason", "files_changed", "tests_pass", "tests_fail",
     "dispatch", "summary", "commit_hash", "failing_tests", "pass", "failing", "needs_human",
     "needs_clarification", "US-001", "```yaml", "```", "NEEDS CLARIFICATION", "=",
+    "outcome", "fields", "notes", "question", "severity", "critical", "tag", "text", "files",
 )  # fmt: skip
 STATE: Final = (
     *JSON, "project", "story", "step", "status", "reason", "tests", "pass", "failing_tests",
+)  # fmt: skip
+SCHEMA: Final = (
+    *JSON, "type", "object", "array", "items", "properties", "required", "$ref", "#/$defs/node", "#", "anyOf",
+    "oneOf", "not", "pattern", "^(a|a)*$", "enum", "const", "uniqueItems", "multipleOf", "contains", "if",
 )  # fmt: skip
 RULES: Final = (*YAML, "steps", "pipelines", "on_fail", "next_on_fail", "claude_writes", "post_check")
 MARKDOWN: Final = (

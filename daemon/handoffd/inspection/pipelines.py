@@ -93,18 +93,23 @@ def pipelines_of(own: Path, root: Path | None, trusted: Mapping[str, str] | None
     return Gathered(dict(sorted(found.items())), tuple(passed_over))
 
 
-def loaded(found: Found, among: Mapping[str, Found]) -> Loaded:
-    """Return the plan of a pipeline; it may start all others of `among`. Raises InvalidFile."""
+def loaded(found: Found, among: Mapping[str, Found], schemas: Collection[str] | None = None) -> Loaded:
+    """Return the plan of a pipeline; it may start all others of `among`. Raises InvalidFile.
+
+    `schemas` are the ids that it can name (`schema_ids`); None: that is not checked.
+    """
     if found.unread is not None:
         raise InvalidFile((found.unread,))
     others = {name: one.text for name, one in among.items() if name != found.name}
-    return load_plan(found.text, found.file, others=others)
+    return load_plan(found.text, found.file, others=others, schemas=schemas)
 
 
-def all_loaded(found: Mapping[str, Found]) -> Mapping[str, Loaded | InvalidFile]:
+def all_loaded(
+    found: Mapping[str, Found], schemas: Collection[str] | None = None
+) -> Mapping[str, Loaded | InvalidFile]:
     """Return the plan of each pipeline, or what is wrong with it; any may start any other."""
     texts = {name: one.text for name, one in found.items()}
-    plans = load_plans(texts, {name: one.file for name, one in found.items()})
+    plans = load_plans(texts, {name: one.file for name, one in found.items()}, schemas=schemas)
     unread = {name: InvalidFile((one.unread,)) for name, one in found.items() if one.unread is not None}
     return {**plans, **unread}
 

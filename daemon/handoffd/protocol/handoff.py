@@ -6,6 +6,7 @@ shape: a hand-off is a claim, and the engine decides what it is worth.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from msgspec import Struct
@@ -21,6 +22,11 @@ MAX_FILE_BYTES = 1024 * 1024
 
 Claimed = Literal[Status.PASS, Status.FAILING, Status.NEEDS_HUMAN]
 """The statuses a hand-off can have."""
+
+Scalar = float | bool | str
+"""The value of a field; every number is a double."""
+Severity = Literal["info", "low", "medium", "high", "critical"]
+"""How much a note matters."""
 
 _SEVERITY: tuple[Claimed, ...] = (Status.PASS, Status.FAILING, Status.NEEDS_HUMAN)
 
@@ -55,6 +61,17 @@ class HandoffMark(BaseModel):
         return bool(marks) and all(mark == before for mark, before in marks)
 
 
+class Note(BaseModel):
+    """Something that other agents of a flow should know."""
+
+    model_config = ConfigDict(frozen=True)
+
+    text: str
+    tag: str | None = None
+    severity: Severity = "info"
+    files: tuple[str, ...] = ()
+
+
 class FrontMatter(BaseModel):
     """What an executor writes between the `---` lines of HANDOFF.md. Other keys are kept and ignored."""
 
@@ -75,6 +92,14 @@ class FrontMatter(BaseModel):
     commit_hash: str | None = Field(None, description="The commit that was made, if one was.")
     summary: str | None = Field(None, description="What was done, in a sentence or two.")
     failing_tests: tuple[str, ...] = Field((), description="Names of the tests that fail.")
+    outcome: str | None = Field(
+        None, description="Of a task of a flow: what the result is, one of the outcomes in the prompt."
+    )
+    fields: Mapping[str, Scalar] = Field({}, description="Of a task of a flow: values by name.")
+    notes: tuple[Note | str, ...] = Field((), description="Of a task of a flow: what others should know.")
+    question: str | None = Field(
+        None, description="Of a task of a flow: what a person is asked; with the status needs_human, or none."
+    )
 
 
 class Handoff(BaseModel):
@@ -98,6 +123,12 @@ class Handoff(BaseModel):
     commit_hash: str | None = None
     error: str | None = None
     """Problems of the claim itself (an unknown status, a reason not in the enum)."""
+    outcome: str | None = None
+    """What the result is, in a word of its author's."""
+    fields: Mapping[str, Scalar] = {}
+    notes: tuple[Note, ...] = ()
+    question: str | None = None
+    """What a person is asked before the work can go on."""
 
 
 class Absent(Struct, frozen=True, kw_only=True, tag_field="kind", tag="absent"):

@@ -239,6 +239,24 @@ class Scope(Struct, frozen=True, kw_only=True):
     """By task, itself and all that need it, directly or through others, in order."""
 
 
+FAILURES: Final = frozenset({"fail", "failed", "failing"})
+"""Outcomes that work has only by naming them, or by failing."""
+
+
+def accepted_at_once(outcomes: Mapping[str, Ladder]) -> list[str]:
+    """Return the outcomes with which work is accepted at once."""
+    return [name for name, ladder in outcomes.items() if isinstance(ladder[0], Accept)]
+
+
+def usual_outcome(task: Task) -> str | None:
+    """Return the outcome of work that names none: `pass` or `done`, else the only one that is accepted."""
+    usual = next((name for name in ("pass", "done") if name in task.declared), None)
+    good = [
+        name for name in accepted_at_once(task.outcomes) if name in task.declared and name not in FAILURES
+    ]
+    return usual or (good[0] if len(good) == 1 else None)
+
+
 # --- the whole ----------------------------------------------------------------------------------------
 class Role(Struct, frozen=True, kw_only=True):
     """Who works on a task: what its attempts are given where the task itself says nothing."""

@@ -15,8 +15,9 @@ worker thread under a limit of its own and abandons the thread when that passes.
 
 Names of templates: `<language>/prompt.j2` is the whole prompt, `<language>/prompt.<step>.j2` the one
 of a single step if there is such a template, `<language>/steps/<step>.j2` a step's instruction, and
-`<language>/handoff.j2` the prompt that asks for just the hand-off of work that is done already. A
-template may extend or include the shipped one it replaces as `shipped/<language>/…`.
+`<language>/handoff.j2` the prompt that asks for just the hand-off of work that is done already;
+`<language>/task.j2` is that of a task of a flow (`task_prompt.py`). A template may extend or include the
+shipped one it replaces as `shipped/<language>/…`.
 """
 
 from __future__ import annotations
@@ -180,7 +181,7 @@ def render_prompt(context: PromptContext, templates: PromptTemplates) -> str:
     template is at fault (with its line), PromptTooLarge when a project's template makes too much of it.
     """
     name = templates.whole(context.step, context.language, context.ask)
-    values = _values(context) | {"instruction_template": _instruction(context, templates)}
+    values = values_of(context) | {"instruction_template": _instruction(context, templates)}
     return render_template(name, values, templates, what=f"the prompt of {identifier(context.step)}")
 
 
@@ -226,7 +227,8 @@ def _instruction(context: PromptContext, templates: PromptTemplates) -> str | No
 
 
 # The limits, in bytes, add up to about 200 KiB; the shipped templates need less than 16 more.
-def _values(context: PromptContext) -> dict[str, Any]:
+def values_of(context: PromptContext) -> dict[str, Any]:
+    """Return what a template can print of a prompt; texts of others are quoted."""
     return {
         "project": line(context.project),
         "story": identifier(context.story) if context.story else None,
@@ -390,8 +392,13 @@ def listed(items: Iterable[str], *, limit: int, language: Language, most: int = 
             break
         shown.append(span)
     if len(shown) < len(everything):
-        shown.append(_MORE_ITEMS[language].format(len(everything) - len(shown)))
+        shown.append(more_items(len(everything) - len(shown), language))
     return tuple(shown)
+
+
+def more_items(count: int, language: Language) -> str:
+    """Return the line about items that are left out."""
+    return _MORE_ITEMS[language].format(count)
 
 
 def _visible(text: str) -> str:

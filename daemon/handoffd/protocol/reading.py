@@ -30,11 +30,14 @@ from handoffd.protocol.handoff import (
     Handoff,
     HandoffMark,
     Malformed,
+    Note,
     Reading,
+    Scalar,
     Stale,
     worst,
 )
 from handoffd.protocol.handoff_text import Fields, Pieces, handoff_pieces, is_blank, result_pieces
+from handoffd.protocol.handoff_values import fields_in, notes_in
 from handoffd.protocol.state import (
     MAX_NUMBER,
     Reason,
@@ -210,6 +213,10 @@ def _found(said: list[Claim], problems: list[Problem], expected: Expected) -> Fo
         summary=next((claim.summary for claim in said if claim.summary), said[0].opening),
         commit_hash=next((claim.commit_hash for claim in said if claim.commit_hash), None),
         error="; ".join(errors) or None,
+        outcome=leading.outcome or next((claim.outcome for claim in said if claim.outcome), None),
+        fields=next((claim.fields for claim in said if claim.fields), {}),
+        notes=next((claim.notes for claim in said if claim.notes), ()),
+        question=next((claim.question for claim in said if claim.question), None),
     )
     details = tuple(warning for claim in said for warning in claim.warnings)
     warnings = (*_disagreements(said), *_respelt_step(said, expected), *ignored, *details)
@@ -243,8 +250,11 @@ def _disagreements(said: list[Claim]) -> list[str]:
     words = [f"{claim.file} says {claim.status.value}" for claim in said if claim.status is not None]
     if len({claim.status for claim in said if claim.status is not None}) > 1:
         return [f"{', '.join(words)}: the worse counts"]
-    reasons = {claim.reason for claim in said if claim.reason}
-    return ["the two files give different reasons"] if len(reasons) > 1 else []
+    given = {
+        "reasons": len({claim.reason for claim in said if claim.reason}),
+        "outcomes": len({claim.outcome for claim in said if claim.outcome}),
+    }
+    return [f"the two files give different {name}" for name, count in given.items() if count > 1]
 
 
 # --- one file as a claim ------------------------------------------------------------------------------
@@ -253,6 +263,10 @@ MAX_SUMMARY_CHARACTERS = 4_000
 MAX_NAME_CHARACTERS = 1_024
 
 MAX_ITEMS = 2_000
+
+MAX_OUTCOME_CHARACTERS = 80
+
+MAX_QUESTION_CHARACTERS = 2_000
 
 _NOTHING = frozenset({"", "~", "-", "none", "null", "nil", "n/a", "na"})
 
@@ -290,6 +304,10 @@ class Claim(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     uncounted: Problem | None = None
     """Why its number of failed tests cannot be read."""
+    outcome: str | None = None
+    fields: Mapping[str, Scalar] = {}
+    notes: tuple[Note, ...] = ()
+    question: str | None = None
 
 
 def claim_of_handoff(pieces: Pieces) -> Claim:
@@ -342,11 +360,16 @@ def _claim(file: str, fields: Fields, warnings: tuple[str, ...]) -> Claim:
         if status is Status.PASS:
             reader.warn("status", f"is pass with {tests.failed} failing tests")
         status = status or Status.FAILING
+    question = reader.long_text("question", MAX_QUESTION_CHARACTERS)
+    if question is not None and status is None:
+        status = Status.NEEDS_HUMAN
     return Claim(
         file=file, status=status, reason=reason, tests=tests,
         story=reader.name("story"), step=reader.name("step"), attempt=reader.number("attempt"),
         dispatch=reader.name("dispatch"), failing_tests=reader.names("failing_tests"),
-        files_changed=reader.paths("files_changed"), summary=reader.summary(),
+        files_changed=reader.paths("files_changed"),
+        summary=reader.long_text("summary", MAX_SUMMARY_CHARACTERS), outcome=reader.outcome(),
+        fields=reader.scalars(), notes=reader.notes(), question=question,
         commit_hash=reader.commit_hash(), errors=tuple(reader.errors), warnings=tuple(reader.warnings),
         uncounted=reader.uncounted,
     )  # fmt: skip
@@ -469,13 +492,28 @@ class _Reader(Struct):
             self.warn(key, f"{written[:80]!r} is not a path inside the project, and is ignored")
         return tuple(dict.fromkeys(path for path in plain.values() if path is not None))
 
-    def summary(self) -> str | None:
-        """Return the summary, cut where it is too long."""
-        text = self.text("summary")
-        if text is None or len(text) <= MAX_SUMMARY_CHARACTERS:
+    def long_text(self, key: str, most: int) -> str | None:
+        """Return a field that may be of several lines, cut where it is too long."""
+        text = self.text(key)
+        if text is None or len(text) <= most:
             return text
-        self.warn("summary", f"is cut at {MAX_SUMMARY_CHARACTERS:,} characters")
-        return text[:MAX_SUMMARY_CHARACTERS]
+        self.warn(key, f"is cut at {most:,} characters")
+        return text[:most]
+
+    def outcome(self) -> str | None:
+        """Return the outcome; which ones there are is the task's business."""
+        name = self.name("outcome")
+        return name and name[:MAX_OUTCOME_CHARACTERS]
+
+    def scalars(self) -> Mapping[str, Scalar]:
+        """Return the values by name."""
+        value = self._value("fields")
+        return fields_in(value, lambda words: self.warn("fields", words)) if self._says("fields") else {}
+
+    def notes(self) -> tuple[Note, ...]:
+        """Return what others should know."""
+        value = self._value("notes")
+        return notes_in(value, lambda words: self.warn("notes", words)) if self._says("notes") else ()
 
     def commit_hash(self) -> str | None:
         """Return the commit, if it looks like one."""

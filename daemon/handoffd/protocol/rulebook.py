@@ -22,6 +22,7 @@ from handoffd.protocol.rule_merge import Key, Layer, Merged, Setting, merge_laye
 from handoffd.protocol.rules import (
     ACCEPTANCE,
     DONE,
+    OF_FLOWS,
     OPENED_BY,
     REVIEW,
     Gates,
@@ -81,7 +82,7 @@ def explain(
     settings: list[Setting] = []
     for kind, model in (("steps", Rule), ("pipelines", Pipeline)):
         for name in merged.members(kind):
-            for key in model.model_fields:
+            for key in (key for key in model.model_fields if key not in OF_FLOWS):
                 settings += _explained(merged, (kind, name, key))
     return tuple(settings)
 

@@ -44,10 +44,11 @@ WRITTEN_BY_ALL: Final = (
 )  # fmt: skip
 """What every step may write: its hand-off, and what is left by tools that only look."""
 REWRITTEN: Final = (
-    ".ai/CHECKLIST.md", ".ai/HANDOFF.md", ".ai/STATE.json", ".ai/executor-result", ".ai/rehearsal-count.json",
-    ".ai/runs/", ".ai/states/",
+    ".ai/CHECKLIST.md", ".ai/HANDOFF.md", ".ai/STATE.json", ".ai/board/", ".ai/executor-result",
+    ".ai/flows/", ".ai/out/", ".ai/rehearsal-count.json", ".ai/runs/", ".ai/states/", ".ai/task.json",
+    ".ai/trash/",
 )  # fmt: skip
-"""What is written in a project's folder while stories are worked on, and belongs in no commit."""
+"""What is written in a project's folder while stories and flows are worked on, and belongs in no commit."""
 Gates = Literal["before", "after", "both", "none"]
 """When a person decides about a story: before its code, after it, both, or never."""
 REVIEW = "review"
@@ -65,6 +66,69 @@ IDENTICAL_ENDS = 3
 """After this many equal ends of a step in a row a person is asked, where a project says nothing else."""
 MIN_PARALLEL = 2
 """Scenarios marked `[P]` with which `auto` is a team."""
+
+
+class Formula(BaseModel):
+    """An expression that was found sound, with the kinds of the names that it reads."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    text: str
+    names: tuple[tuple[str, Literal["number", "text", "boolean", "list", "any"]], ...] = ()
+
+
+class FieldRule(BaseModel):
+    """A field that a hand-off must give."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["number", "boolean", "text"] = "number"
+    minimum: float | None = None
+    maximum: float | None = None
+
+
+class OutRule(BaseModel):
+    """A file that must be handed over: its path below `.ai/out`; one with a schema, `plan/1`, must fit it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    path: str
+    schema_id: str | None = None
+
+
+class Branch(BaseModel):
+    """A row of the table that an outcome is read from; the last one has no condition."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    outcome: str
+    condition: Formula | None = None
+
+
+class Delivery(BaseModel):
+    """What a task of a flow must hand over: `delivery.py` makes it of a task, and compares."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    outcomes: tuple[str, ...] = ()
+    """Which ones a hand-off may claim."""
+    usual: str | None = None
+    """The outcome of complete work that claims none; None: it must claim one."""
+    verdict: bool = False
+    """Whether the outcome is computed from the fields, so that none need be claimed."""
+    rows: tuple[Branch, ...] = ()
+    """How it is computed then; a program that plays an agent looks for fields that lead somewhere."""
+    leads: Mapping[str, str] = Field(default_factory=dict)
+    """What follows at first from each: `accept`, `back`, `call`, `again`, `drop`, `end`, `stop`, `hold`."""
+    fields: Mapping[str, FieldRule] = Field(default_factory=dict)
+    out: Mapping[str, OutRule] = Field(default_factory=dict)
+    compute: Mapping[str, Formula] = Field(default_factory=dict)
+    """Numbers that a check, or a row, may read."""
+    checks: tuple[Formula, ...] = ()
+
+
+OF_FLOWS: Final = frozenset({"delivers"})
+"""The keys of a rule that only a task of a flow has: no step table can say them."""
 
 
 class TeamRole(BaseModel):
@@ -106,6 +170,7 @@ class Rule(BaseModel):
     dispatch_mode: Mapping[Complexity, DispatchMode] = Field(default_factory=dict)
     """How many executors work on the step, by the story's complexity; missing means `single`."""
     team_roles: Mapping[str, TeamRole] = Field(default_factory=dict)
+    delivers: Delivery | None = None
 
     @property
     def only_papers(self) -> bool:

@@ -7,7 +7,7 @@ back to this one, and must not be deeper below it than its limits allow.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from shlex import quote
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ from handoffd.protocol.pipelines.drafting import Draft, Room, draft
 from handoffd.protocol.pipelines.parameters import check_parameters
 from handoffd.protocol.pipelines.reading import Document, nearest, read
 from handoffd.protocol.pipelines.shapes import CHOOSER, PIPELINE
-from handoffd.protocol.pipelines.task_checks import check_tasks
+from handoffd.protocol.pipelines.task_checks import check_schemas, check_tasks
 from handoffd.protocol.plan import Limits, Plan
 
 MOST_CHAIN: Final = 6
@@ -39,12 +39,15 @@ class Loaded(Struct, frozen=True):
     """By name, with the plans that they may start in turn."""
 
 
-def load_plan(text: str | bytes, file: str, *, others: Mapping[str, str] = {}) -> Loaded:
+def load_plan(
+    text: str | bytes, file: str, *, others: Mapping[str, str] = {}, schemas: Collection[str] | None = None
+) -> Loaded:
     """Return the plan of a pipeline. `others` are the texts of all other pipelines, by name.
 
+    `schemas` are the ids of all schemas that there are; None: whether there is one is not checked.
     Raises InvalidFile, with every problem at once.
     """
-    loader = _Loader(others)
+    loader = _Loader(others, schemas=schemas)
     try:
         part = loader.part(text, file)
     except InvalidFile as error:
@@ -55,12 +58,15 @@ def load_plan(text: str | bytes, file: str, *, others: Mapping[str, str] = {}) -
     return found
 
 
-def load_plans(texts: Mapping[str, str], files: Mapping[str, str] = {}) -> dict[str, Loaded | InvalidFile]:
+def load_plans(
+    texts: Mapping[str, str], files: Mapping[str, str] = {}, *, schemas: Collection[str] | None = None
+) -> dict[str, Loaded | InvalidFile]:
     """Return every pipeline of `texts`, by name, or what is wrong with it; each is compiled once.
 
-    Any of them may start any other. `files` are what messages call their files, by name.
+    Any of them may start any other. `files` are what messages call their files, by name; `schemas` as in
+    `load_plan`.
     """
-    loader = _Loader(texts, files)
+    loader = _Loader(texts, files, schemas)
     found: dict[str, Loaded | InvalidFile] = {}
     for name in texts:
         one = loader.named(name)
@@ -93,6 +99,7 @@ class _Loader(Struct):
     texts: Mapping[str, str]
     files: Mapping[str, str] = {}
     """What messages call their files."""
+    schemas: Collection[str] | None = None
     loaded: dict[str, Loaded | InvalidFile] = field(default_factory=dict)
     heights: dict[str, int] = field(default_factory=dict)
     """How many pipelines are below one another, the first included."""
@@ -118,6 +125,8 @@ class _Loader(Struct):
         check_parameters(data.get("params", {}), findings)
         check_tasks(root, findings, data)
         check_rooms(root, findings)
+        if self.schemas is not None:
+            check_schemas(root, findings, self.schemas)
         tasks = [one for room in root.rooms() for one in room.tasks.values() if one.kind == "pipeline"]
         starts = {task.key: _chosen(task, document) for task in tasks}
         names = dict.fromkeys(name for said in starts.values() for name in said)

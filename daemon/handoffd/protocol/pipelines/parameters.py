@@ -5,7 +5,8 @@ Patterns are matched at linear cost: none can stop the daemon.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from handoffd.protocol.expressions import Kind
@@ -77,6 +78,24 @@ def unfit(value: object, schema: Mapping[str, Any]) -> str | None:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return _outside(value, schema, "minimum", "maximum", "")
     return None
+
+
+def read(texts: Sequence[str], schema: Mapping[str, Any]) -> Any:
+    """Return what a person has typed as a value of the schema's type; as it is where it can be none.
+
+    `texts` are the values of one parameter: of a list its entries, or the whole of it as JSON.
+    """
+    kind = type_of(schema)
+    if kind == "array" and not (len(texts) == 1 and texts[0].lstrip().startswith("[")):
+        return [read((one,), schema.get("items", {})) for one in texts]
+    if len(texts) != 1:
+        return list(texts)
+    (text,) = texts
+    try:
+        value = json.loads(text) if kind not in {None, "string"} else text
+    except (ValueError, RecursionError):
+        return text
+    return value if kind is None or _is(kind, value) else text
 
 
 def check_parameters(params: Mapping[str, Mapping[str, Any]], findings: Findings) -> None:

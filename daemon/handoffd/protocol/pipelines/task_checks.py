@@ -46,6 +46,16 @@ def check_tasks(root: Room, findings: Findings, data: Mapping[str, Any]) -> None
     _check_unused(root, findings, data)
 
 
+def check_schemas(root: Room, findings: Findings, known: Collection[str]) -> None:
+    """Look at the schemas of files that tasks hand over; `known` are the ids of all that there are."""
+    for task in (one for room in root.rooms() for one in room.tasks.values()):
+        for name, said in task.values.get("out", {}).items():
+            schema = said.get("schema") if isinstance(said, Mapping) else None
+            if schema is not None and schema not in known:
+                key = task.place("out", name, "schema")
+                findings.unknown(key, f"there is no schema {schema!r}", schema, sorted(known))
+
+
 def _check_unused(root: Room, findings: Findings, data: Mapping[str, Any]) -> None:
     """Warn about roles and shapes that no task takes; where items name their roles, any role may be one."""
     tasks = [task for room in root.rooms() for task in room.tasks.values()]

@@ -557,3 +557,20 @@ def test_a_name_of_an_inner_scope_hides_that_of_a_scope_around() -> None:
     """It cannot be read before its task is needed."""
     with pytest.raises(InvalidFile, match="'a' cannot be read here: 'b' does not need it"):
         _loaded("  a: {run: x}\n  g: {needs: [a], tasks: {a: {run: x}, b: {run: x, when: a == 'pass'}}}\n")
+
+
+def test_a_schema_that_is_not_there_is_refused_where_the_schemas_are_known() -> None:
+    """With the likely one; else it passes."""
+    out = "{p: {path: p.json, schema: plam/1}}"
+    text = f"{HEAD}tasks:\n  a: {{agent: w, out: {out}, outcomes: {{done: ok}}}}\n"
+
+    with pytest.raises(InvalidFile) as refused:
+        load_plan(text, "p.yaml", schemas={"plan/1", "role/1"})
+    (of_several,) = load_plans({"p": text}, schemas=("plan/1",)).values()
+
+    assert ["p.yaml:5: tasks.a.out.p.schema: there is no schema 'plam/1'; did you mean plan/1?"] == [
+        str(problem) for problem in refused.value.problems
+    ]
+    assert isinstance(of_several, InvalidFile)
+    assert load_plan(text, "p.yaml").warnings == ()
+    assert load_plan(text, "p.yaml", schemas={"plam/1"}).warnings == ()
