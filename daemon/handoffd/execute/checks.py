@@ -200,8 +200,11 @@ def post_check_spec(context: CheckContext, command: str, timeout_s: float) -> Ru
     return _spec(context, ("/bin/sh", "-c", text), timeout_s, _KEPT)
 
 
-def setup_spec(context: CheckContext, command: tuple[str, ...], timeout_s: float) -> RunSpec:
-    """Return the run that makes a workspace ready. A path that begins in it is a program of the project."""
+def command_spec(context: CheckContext, command: tuple[str, ...], timeout_s: float) -> RunSpec:
+    """Return the run of a command: of a flow, or what makes a workspace ready.
+
+    A path that begins in the workspace is a program of the project.
+    """
     program = str(context.root / command[0]) if "/" in command[0] else command[0]
     return _spec(context, (program, *command[1:]), timeout_s, _KEPT)
 

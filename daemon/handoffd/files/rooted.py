@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
 import threading
 from collections.abc import Collection, Iterator
@@ -100,6 +101,26 @@ def remove_project_file(root: Path, relative: str) -> None:
             return
         try:
             os.unlink(relative.rpartition("/")[2], dir_fd=folder)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise storage_error("remove", root / relative, error) from error
+
+
+def remove_project_folder(root: Path, relative: str) -> None:
+    """Remove the folder at `relative` below the root with all in it; a link goes, not what it leads to.
+
+    Raises StoreError like `read_project_file`.
+    """
+    with open_parent(root, relative) as folder:
+        if folder is None:
+            return
+        name = relative.rpartition("/")[2]
+        try:
+            if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+                shutil.rmtree(name, dir_fd=folder)
+            else:
+                os.unlink(name, dir_fd=folder)
         except FileNotFoundError:
             return
         except OSError as error:

@@ -27,6 +27,7 @@ LARGEST_STATE = 1024 * 1024
 
 _MOST = 100
 """STATE files of no track that one look takes away."""
+_OF_FLOW = re.compile(r"flow:(?P<flow>[a-z0-9][a-z0-9-]{0,63})\.(?P<number>[0-9]+)")
 _TRACK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -43,11 +44,14 @@ def state_name(track: str, *, beside: bool = False) -> str:
     """Return where a track's STATE file is below the root: `.ai/STATE.json`, or `.ai/states/<track>.json`.
 
     `beside` other tracks, that of `main` is among theirs, too: then STATE.json is a copy of one of them.
+    The files of a flow's tasks are in the folder of the flow, where no tool takes them for stories.
 
     Raises StoreError for a name that no track can have.
     """
     if track == MAIN and not beside:
         return ".ai/STATE.json"
+    if of_flow := _OF_FLOW.fullmatch(track):
+        return f".ai/flows/{of_flow['flow']}/states/{of_flow['number']}.json"
     if not _TRACK_NAME.fullmatch(track) or ".." in track:
         raise unsafe_file(f".ai/states/{track}.json", "a track's name is letters, digits and ._- only")
     return f".ai/states/{track}.json"

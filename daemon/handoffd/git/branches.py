@@ -41,10 +41,10 @@ from handoffd.git.command import (
 from handoffd.git.repository import (
     COMMIT,
     Repository,
-    as_part,
     end_of,
     heads_in,
     in_use,
+    part_of,
     repository_at,
     said_in,
 )
@@ -78,7 +78,7 @@ _UNFINISHED_FOLDERS = ("rebase-merge", "rebase-apply", "sequencer")
 
 def branch_of(repository: Repository, story: str) -> str:
     """Return the branch of a story: `handoffd/US-007`, in a repository of several `handoffd/shop/US-007`."""
-    return f"handoffd/{repository.place}{as_part(story)}"
+    return f"handoffd/{repository.place}{part_of(story)}"
 
 
 UNPUBLISHED = "its commits are not in the project's repository"

@@ -20,6 +20,7 @@ from urllib.parse import unquote
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from handoffd.engine.run import Moment
 from handoffd.engine.track import Workspace
@@ -30,7 +31,7 @@ from handoffd.files.rooted import open_parent, read_project_file, write_project_
 from handoffd.files.run_removal import bytes_below
 from handoffd.git.branches import HEADS, branch_of, note_end
 from handoffd.git.command import PAPERS, Git, setting
-from handoffd.git.repository import Repository, as_part, end_of, repository_at
+from handoffd.git.repository import FLOW, Repository, as_part, end_of, part_of, repository_at
 from handoffd.git.worktree import (
     LIMIT_S,
     WORKSPACES,
@@ -67,6 +68,8 @@ _CONFIG = """\
 """An agent that merges gets both sides of a paper to which each story adds lines, as in our own merges: first
 what has landed. The other way round, lines would come twice once such merges meet."""
 _GITLINK = b"160000 "
+_SHA256 = 64
+"""The length of the ids of objects in a repository of that kind."""
 
 
 class Clone(Struct, frozen=True, kw_only=True):
@@ -166,7 +169,7 @@ class Clones:
         reason, GIT_TOO_SLOW, GIT_FAILED.
         """
         project, home = repository_at(self._root), self._folder(story)
-        _may_have_branches(project)
+        may_have_branches(project)
         with self._worktree(project, story).locked(MAKE_LIMIT_S):  # its git may have outlived the kill
             _clear(home)  # what that has left
         home.mkdir(parents=True, mode=0o700)
@@ -200,6 +203,33 @@ class Clones:
         write_project_file(Path(project.common), _base_ref(project, story), f"{tip}\n", durable=True)
         onto = before.onto if before is not None else _name_of(project.branch_at(project.folder))
         place = Workspace(kind="clone", folder=folder, branch=branch, base=base, onto=onto)
+        return self.note(Clone(root=self._root, story=story, workspace=place, made_at=at))
+
+    @disk_faults()
+    def export(self, story: str, commit: str, sees: Sequence[str], links: Sequence[str], at: Moment) -> Clone:
+        """Copy those files of a commit that may be seen, without a repository that has the others.
+
+        `sees` are patterns as in a .gitignore, relative to the project's root; of several that match, the
+        last one counts. Raises StoreError as `make` does.
+        """
+        project, home = repository_at(self._root), self._folder(story)
+        top, worktree = self._top(project, story), self._worktree(project, story)
+        with worktree.locked(MAKE_LIMIT_S) as lock:
+            _clear(home)
+            home.mkdir(parents=True, mode=0o700)
+            os.makedirs(worktree.folder)
+            _take_number(home)
+            there = replace(project, top=str(top))
+            git = Git(worktree.program(), there, worktree.shadow, self._environment, MAKE_LIMIT_S)
+            git.lock = lock
+            git.make_shadow("sha256" if len(commit) == _SHA256 else "sha1")
+            git.run("read-tree", commit)
+            _must_be_whole(git, self._root)
+            hidden = _hidden(git, project.within, sees)
+            git.run("update-index", "-z", "--force-remove", "--stdin", given=hidden)
+            git.run("checkout-index", "--all", "--force")
+        self._link(top, project.within, links)
+        place = Workspace(kind="clone", folder=worktree.folder, base=commit)
         return self.note(Clone(root=self._root, story=story, workspace=place, made_at=at))
 
     def _top(self, project: Repository, story: str) -> Path:
@@ -236,7 +266,7 @@ class Clones:
                 program = Worktree(self._root, self._state_dir, self._environment).program()
                 Git(program, project, shadow, self._environment, LIMIT_S).delete_ref(ref, kept)
         place = clone.workspace
-        if not clone.story.startswith(APART) and self.trail(clone.story) is None:
+        if not clone.story.startswith((APART, FLOW)) and self.trail(clone.story) is None:
             self._remember(Trail(story=clone.story, onto=place.onto, base=place.base))
         home = self._folder(clone.story)
         _clear(home)
@@ -254,7 +284,7 @@ class Clones:
 
     def _folder(self, story: str) -> Path:
         digest = digest_of(os.fsencode(self._root))[:16]
-        return self._state_dir / WORKSPACES / digest / as_part(story)
+        return self._state_dir / WORKSPACES / digest / part_of(story)
 
 
 APART = "@"
@@ -333,7 +363,8 @@ def _read(path: Path, state_dir: Path) -> Clone | None:
 
 
 # --- making one ---------------------------------------------------------------------------------------
-def _may_have_branches(project: Repository) -> None:
+def may_have_branches(project: Repository) -> None:
+    """Raise StoreError (NO_CLONE) where a branch of a person is in the way of ours."""
     if project.value_of(f"{HEADS}handoffd"):
         why = f"a branch of {project.top} is called handoffd, so that it can have none below it"
         hint = f"git -C {quote(project.top)} branch -m handoffd handoffd-branch"
@@ -389,19 +420,25 @@ def _ignorable(path: str) -> str:
 
 def _ends(project: Repository, git: Git, ref: str, before: Workspace | None) -> tuple[str, str]:
     """Return the commit that a clone has checked out first, and the one that its story began at."""
-    tip, head = end_of(project, ref), project.head()
+    tip = end_of(project, ref)
     if before is not None and before.base is not None:
         return tip or before.base, before.base
-    here = _name_of(project.branch_at(project.folder)) or ""
-    if here.startswith("handoffd/"):
+    _, head = beginning_in(project)
+    if not tip or git.is_so("merge-base", "--is-ancestor", tip, head):
+        return head, head
+    return tip, (git.run("merge-base", tip, head, fine=(0, 1)).decode().split() or [tip])[0]
+
+
+def beginning_in(project: Repository) -> tuple[str | None, str]:
+    """Return the branch that is checked out, if one is, and the commit. Raises StoreError: NO_CLONE."""
+    here, head = _name_of(project.branch_at(project.folder)), project.head()
+    if here is not None and here.startswith("handoffd/"):
         why = f"{here}, which is checked out in {project.top}, is a story's branch: none begins there"
         raise StoreError(why, code=NO_CLONE, hint=f"git -C {quote(project.top)} switch -")
     if head is None:
         hint = f"git -C {quote(project.top)} commit --allow-empty -m 'Begin'"
         raise StoreError(f"{project.top} has no commit to begin at", code=NO_CLONE, hint=hint)
-    if not tip or git.is_so("merge-base", "--is-ancestor", tip, head):
-        return head, head
-    return tip, (git.run("merge-base", tip, head, fine=(0, 1)).decode().split() or [tip])[0]
+    return here, head
 
 
 def _check_out(repository: Repository, git: Git, ref: str, commit: str) -> None:
@@ -423,9 +460,22 @@ def _must_be_whole(git: Git, root: str) -> None:
         raise StoreError(f"{why}; workspace: root works with it", code=NO_CLONE)
 
 
+def _hidden(git: Git, within: str, sees: Sequence[str]) -> bytes:
+    """Return the paths of our index that may not be seen, each with a zero byte behind it."""
+    from pathspec import GitIgnoreSpec  # noqa: PLC0415  (only few tasks need it)
+
+    is_seen, below = GitIgnoreSpec.from_lines(sees).match_file, os.fsencode(within)
+    paths = [path for path in git.run("ls-files", "-z").split(b"\0") if path]
+    return b"".join(
+        path + b"\0"
+        for path in paths
+        if not path.startswith(below) or not is_seen(os.fsdecode(path.removeprefix(below)))
+    )
+
+
 def _base_ref(repository: Repository, story: str) -> str:
     """Return the ref that keeps the commit a clone had checked out first, and with it all that it borrows."""
-    return f"refs/handoffd/{repository.place}{as_part(story)}/base"
+    return f"refs/handoffd/{repository.place}{part_of(story)}/base"
 
 
 def _forget_oldest(folder: Path) -> None:

@@ -18,7 +18,7 @@ from msgspec import Struct
 from handoffd.engine.decision import Decision, MeasureBaseline, Refusal, Spawn
 from handoffd.engine.events import Approved, Event, Rejected, Reopened, Retried, RolledBack, Skipped
 from handoffd.engine.run import Moment, Usage
-from handoffd.engine.track import EXTERNAL, Phase, Track
+from handoffd.engine.track import EXTERNAL, Ledger, Phase, Track
 from handoffd.protocol.state import Status
 
 BEGUN = "begun"
@@ -105,10 +105,15 @@ _DECIDE = (Approved, Rejected, Skipped)
 _WAYS_BACK = (Retried, RolledBack, Reopened)
 
 
+def is_kept(ledger: Ledger) -> bool:
+    """Return whether the files of a track are kept; what a task that only reads leaves is not."""
+    return ledger.automatic and (ledger.task is None or ledger.task.keeps)
+
+
 def label_of(before: Track, event: Event, decision: Decision, at: datetime) -> Label | None:
     """Return what to keep the files as before a decision takes effect; None: they need not be kept."""
     state = before.state
-    if state is None or isinstance(decision.result, Refusal) or not decision.track.ledger.automatic:
+    if state is None or isinstance(decision.result, Refusal) or not is_kept(decision.track.ledger):
         return None
     if (ended := _ended(before, decision.track, at)) is not None:
         return ended

@@ -169,6 +169,10 @@ _MOST_OF_AGENTS = 16 * 1024 * 1024
 _HEADS, _STASH = "refs/heads/", "refs/stash"
 _MOST_LINKS = 5
 _LONGEST_PART = 200
+FLOW = "flow:"
+"""How the name of a flow's tree begins beside the names of stories; no story's has a colon."""
+_OF_A_FLOW = "flow@"
+"""The same as a part of refs and paths: no other part has an `@` but at its beginning."""
 
 
 def as_part(name: str) -> str:
@@ -182,6 +186,20 @@ def as_part(name: str) -> str:
     if len(part) <= _LONGEST_PART:
         return part
     return f"{part[:100]}-{digest_of(part.encode())[:32]}"  # a file name has 255 bytes at most
+
+
+def part_of(story: str) -> str:
+    """Return the name of a story as a part of refs and paths; of a flow's tree, one that no story has."""
+    flow = story.removeprefix(FLOW)
+    return as_part(story) if flow == story else f"{_OF_A_FLOW}{as_part(flow)}"
+
+
+def flow_of(story: str) -> str | None:
+    """Return the flow that a name of a tree is of: of `flow:team-issue-7k2q.read-3`, `team-issue-7k2q`.
+
+    No id of a flow has a dot, and a name of a tree may: an item's id has what it likes.
+    """
+    return story.removeprefix(FLOW).partition(".")[0] if story.startswith(FLOW) else None
 
 
 def _escaped(text: str) -> str:

@@ -13,6 +13,7 @@ from handoffd.files.rooted import (
     open_parent,
     parts_of,
     read_project_file,
+    remove_project_folder,
     visiting,
     write_project_file,
 )
@@ -159,3 +160,32 @@ def test_a_visit_leaks_no_descriptor(tmp_path: Path) -> None:
             read(tmp_path, relative)
 
     assert before == os.listdir("/proc/self/fd")
+
+
+def test_a_folder_is_removed_with_all_in_it_and_a_link_alone(tmp_path: Path) -> None:
+    """What a link leads to stays; where there is nothing, nothing happens."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/kept").touch()
+    root = tmp_path / "shop"
+    (root / ".ai/out/deep").mkdir(parents=True)
+    (root / ".ai/out/deep/file").touch()
+    (root / ".ai/out/link").symlink_to(tmp_path / "elsewhere")
+    (root / ".ai/board").symlink_to(tmp_path / "elsewhere")
+
+    for name in (".ai/out", ".ai/board", ".ai/none", "none/below"):
+        remove_project_folder(root, name)
+
+    assert [] == [*(root / ".ai").iterdir()]
+    assert (tmp_path / "elsewhere/kept").exists()
+
+
+def test_a_folder_below_a_link_is_not_removed(tmp_path: Path) -> None:
+    """It may be anywhere."""
+    (tmp_path / "elsewhere/out").mkdir(parents=True)
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop/.ai").symlink_to(tmp_path / "elsewhere")
+
+    with pytest.raises(StoreError):
+        remove_project_folder(tmp_path / "shop", ".ai/out")
+
+    assert (tmp_path / "elsewhere/out").exists()

@@ -20,8 +20,8 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 LASTED_S = 10.0
@@ -76,7 +76,8 @@ def stand(serve: Callable[[Front], int], *, stay: bool, lasted_s: float = LASTED
     if stay:
         signal.signal(signal.SIGHUP, lambda *_: children.replace(front))
         signal.signal(signal.SIGTERM, lambda *_: children.leave(front))
-    children.launcher = os.fork()
+    with _held_back():
+        children.launcher = os.fork()
     if children.launcher == 0:
         front.close()
         _serve(serve, Front(line, stays=stay))
@@ -93,6 +94,16 @@ def stand(serve: Callable[[Front], int], *, stay: bool, lasted_s: float = LASTED
     if children.to_be_replaced or time.monotonic() - ready >= lasted_s:
         _begin_anew(code)
     return code
+
+
+@contextmanager
+def _held_back() -> Iterator[None]:
+    """Have requests to leave wait: until fork has returned, it is not known which process to wait for."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _begin_anew(code: int) -> NoReturn:
