@@ -176,6 +176,9 @@ def open_track(situation: Situation, event: TrackOpened) -> Decision:
         state=State(project=event.project), ledger=Ledger(automatic=True, granted=dict(event.granted))
     )
     started, _ = begin(situation.at(fresh), event.entry, bootstrapped=True)
+    if event.task is not None:
+        started = started.with_ledger(task=event.task, workspace=event.workspace, session=event.session)
+        return accept(started, f"{event.task.node} is worked on, visit {event.task.visit}")
     if event.described is not None:
         started = with_texts(started, {event.entry.story: event.described})
     assert started.state is not None

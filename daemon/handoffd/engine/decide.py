@@ -99,6 +99,7 @@ from handoffd.engine.events import (
     TrackOpened,
     Undone,
 )
+from handoffd.engine.flow.tasks import kept_inside
 from handoffd.engine.track import Ledger, Track
 from handoffd.protocol.rules import RuleBook
 from handoffd.protocol.state import State, Status
@@ -330,6 +331,8 @@ def decide(track: Track, event: Event, rules: RuleBook, now: datetime) -> Decisi
     reopenings = event.reopenings if isinstance(event, Advanced | PromptTaken) else None
     situation = Situation(track, rules, now, auto_continue=goes_on, reopenings=reopenings)
     decision = _decide(situation, event)
+    if decision.track.ledger.task is not None:
+        decision = kept_inside(decision)
     return replace(
         decision,
         result=_advised(decision, rules),

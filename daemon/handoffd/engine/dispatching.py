@@ -41,6 +41,7 @@ from handoffd.engine.events import (
     PromptTaken,
     Resumed,
 )
+from handoffd.engine.flow.tasks import is_over
 from handoffd.engine.limits import over_budget
 from handoffd.engine.routing import MAX_ATTEMPTS, finished, follow, unasked
 from handoffd.engine.starting import start_from_backlog, taken_up
@@ -102,6 +103,8 @@ def wants_turn(
     if state is None or not ledger.automatic:
         return False
     if ledger.paused_by or ledger.closed or ledger.held_edit:
+        return False
+    if ledger.task is not None and is_over(track):
         return False
     if state.story is None or state.step == DONE:
         waits = beside and landing

@@ -11,8 +11,10 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from handoffd.engine.flow.assignment import Assignment
 from handoffd.engine.run import Cap, End, Exit, Finding, LandedBy, PostCheck, Scope, Silence, Usage, Wrote
-from handoffd.engine.track import BroughtBack, Queued, Standby, Tagged, Workspace
+from handoffd.engine.track import AgentSession, BroughtBack, Queued, Standby, Tagged, Workspace
+from handoffd.protocol.delivery import Delivered
 from handoffd.protocol.handoff import HandoffMark, Reading
 from handoffd.protocol.rules import Complexity
 from handoffd.protocol.state import Reason, State, TestChanges, TestCounts
@@ -52,21 +54,17 @@ class Started(Tagged, frozen=True, kw_only=True):
     complexity: Complexity | None = None
     schedule: str | None = None
     due: datetime | None = None
-    described: StoryText | None = None
-    """What the story shall bring, in a person's words."""
+    described: StoryText | None = None  # what the story shall bring, in a person's words
     numbers: tuple[Numbering, ...] | None = None
     undescribed: tuple[str, ...] = ()
     """How the project's files number stories (None: the id was given), and the stories they do not name."""
-    heeds_undescribed: bool = False
-    """Whether a story that nothing describes is refused, where an agent would have to guess."""
-    tells_aside: bool = False
-    """Whether the answer says which story is set aside; False: of a release that did so without a word."""
+    heeds_undescribed: bool = False  # a story that nothing describes is refused: an agent would have to guess
+    tells_aside: bool = False  # the answer says which story is set aside, as in no earlier release
     heeds_begun: bool = False
     heeds_words: bool = False
     """Whether a story set aside shows that the bootstrap is over, and words that name none are a text."""
     keeps_place: bool = False
-    names_story: bool = False
-    """Whether `force` resumes a story set aside at its step, and the answer warns of one without a text."""
+    names_story: bool = False  # `force` resumes one set aside at its step; one without a text is warned of
     beside: bool = False
     at_once: bool = False
     """Whether the story may have a track of its own beside another one; and begins by itself, in any case."""
@@ -436,12 +434,11 @@ class ExecutorExited(Tagged, frozen=True, kw_only=True):
     exit: Exit
     reading: Reading
     mark: HandoffMark = HandoffMark()
-    standby: Standby | None = None
-    """Who else could have the attempt; None: of a release that did not look after the executor's fault."""
+    standby: Standby | None = None  # who else could have the attempt; None: of a release that did not look
     untouched: tuple[str, ...] = ()
     """Files that its hand-off says it changed, and that are as they were when the attempt was decided."""
-    wrote: Wrote | None = None
-    """What its step has changed by then; None: of a release that did not look."""
+    wrote: Wrote | None = None  # what its step has changed by then; None: of a release that did not look
+    delivered: Delivered | None = None  # what is there of all that the task of a flow has to deliver
 
 
 class CauseEnded(Tagged, frozen=True, kw_only=True):
@@ -581,6 +578,9 @@ class TrackOpened(Tagged, frozen=True, kw_only=True):
     entry: Queued
     described: StoryText | None = None
     granted: Mapping[Scope, Cap] = field(default_factory=dict)
+    task: Assignment | None = None  # of a flow; it works in its `workspace`, and may continue a `session`
+    workspace: Workspace | None = None
+    session: AgentSession | None = None
 
 
 class TrackClosed(Tagged, frozen=True, kw_only=True):

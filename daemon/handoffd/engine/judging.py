@@ -89,7 +89,9 @@ def executor_exited(situation: Situation, event: ExecutorExited) -> Decision:
     session = _session_left(situation.ledger.session, dispatch, event)
     booked = spend(heard_from(situation, event), event.exit.usage)
     ended = _over(booked, event, situation.now)
-    heard = situation.at(ended.with_ledger(last_mark=event.mark, session=session, wrote=event.wrote))
+    task = ended.ledger.task and ended.ledger.task.heard(event.delivered)
+    known = ended.with_ledger(last_mark=event.mark, session=session, wrote=event.wrote, task=task)
+    heard = situation.at(known)
     if (aborted := abort_ordered(heard)) is not None:
         return aborted
     if isinstance(event.reading, Found):
@@ -318,6 +320,7 @@ def conclude(situation: Situation, verdict: Verdict) -> Decision:
         red_done=ledger.red_done or verdict.red_shown,
         new_tests=ledger.new_tests if verdict.new_tests is None or not passed else verdict.new_tests,
         red=situation.dispatch.id if verdict.red_held and passed else ledger.red,
+        task=ledger.task and ledger.task.claimed(verdict.claim, verdict.status),
     ).without_dispatch()  # fmt: skip
     undone = told_of_undone(track, state.step)
     if verdict.status is Status.NEEDS_HUMAN:
@@ -364,6 +367,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     status: Status
     why: str
     facts: Facts
+    claim: Handoff = Handoff(status=None)
     reason: Reason | None = None
     error: str | None = None
     tests: TestCounts | None = None
@@ -381,7 +385,11 @@ class Verdict(Struct, frozen=True, kw_only=True):
 
 def verdict_on(claim: Handoff, rule: Rule, ledger: Ledger, checks: ChecksFinished, step: str) -> Verdict:
     """Return the verdict on `claim`, given what the daemon measured (each part may be missing)."""
-    return _within_scope(_by_checks(claim, rule, ledger, checks), rule, step, ledger.wrote)
+    verdict = _within_scope(_by_checks(claim, rule, ledger, checks), rule, step, ledger.wrote)
+    lacks = ledger.task.lacks(claim) if ledger.task and verdict.status is Status.PASS else None
+    if lacks is None:
+        return verdict
+    return replace(verdict, status=Status.FAILING, error=lacks, why=f"pass claimed, but {lacks}")
 
 
 def _by_checks(claim: Handoff, rule: Rule, ledger: Ledger, checks: ChecksFinished) -> Verdict:
@@ -389,6 +397,7 @@ def _by_checks(claim: Handoff, rule: Rule, ledger: Ledger, checks: ChecksFinishe
     assert claim.status is not None
     measured = evidence.counts if evidence and evidence.verified else None
     verdict = Verdict(
+        claim=claim,
         status=claim.status,
         why=claim.error or f"{claim.status} claimed",
         facts=_facts(claim, ledger, evidence),

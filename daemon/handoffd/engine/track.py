@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from handoffd.engine.flow.assignment import Assignment
 from handoffd.engine.run import POLICIES, REMOTE, Cap, End, Finding, PostCheck, SameEnds, Scope, Usage, Wrote
 from handoffd.protocol.handoff import Handoff, HandoffMark
 from handoffd.protocol.rules import Complexity
@@ -110,8 +111,7 @@ class Dispatch(Struct, frozen=True, kw_only=True):
 
 
 # --- executors and accounts that cannot be used -------------------------------------------------------
-SOONER: Final = 10
-"""By this factor a fault is tried sooner once its account has worked elsewhere."""
+SOONER: Final = 10  # times sooner a fault is tried once its account has worked elsewhere
 
 
 class Fault(Struct, frozen=True, kw_only=True):
@@ -389,21 +389,18 @@ class Ledger(Struct, frozen=True, kw_only=True):
     held_edit: HeldEdit | None = None
     executor: tuple[str, ...] = ()
     """Those a person chose for the story in flight, the best first; empty: what the settings say."""
-    complexity: Complexity | None = None
-    """How much the story in flight is, as its start said."""
-    schedule: str | None = None
-    """The schedule that the story in flight came from; None: a person asked for it."""
-    auto_continue: bool | None = None
-    """Whether the next of the backlog starts by itself, as a person chose; None: as the settings say."""
+    complexity: Complexity | None = None  # of the story in flight, as its start said
+    schedule: str | None = None  # that the story in flight came from; None: a person asked for it
+    auto_continue: bool | None = None  # whether the next starts by itself; None: as the settings say
     review: SinceReview = SinceReview()
     limited: tuple[Limit, ...] = ()
     """The accounts that answered this track with a limit last."""
-    spent: Usage = Usage()
-    """By every attempt of the track, whatever its story was."""
+    spent: Usage = Usage()  # by every attempt of the track, whatever its story was
     granted: Mapping[Scope, Cap] = field(default_factory=dict)
     """What a person has granted beyond the caps of the settings; but the project's, for this story only."""
     capped: Finding | None = None
     """The cap that keeps it from being dispatched; an attempt's own stays until it is raised or retried."""
+    task: Assignment | None = None  # the task of a flow that it works for; None: it works on stories
 
     @property
     def project_paused_by(self) -> str | None:
@@ -502,8 +499,8 @@ class TrackKey(NamedTuple):
 
 
 def own_story(key: TrackKey) -> str | None:
-    """Return the story whose own track it is; None for the track that each project has."""
-    return None if key.track == "main" else key.track
+    """Return the story whose own track it is; None for the track that each project has, and for flows."""
+    return None if key.track == "main" or ":" in key.track else key.track
 
 
 # --- stories that wait, and stories set aside ---------------------------------------------------------

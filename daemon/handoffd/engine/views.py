@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from handoffd.engine.decision import Result
 from handoffd.engine.events import TestEvidence
+from handoffd.engine.flow.views import FlowInShort
 from handoffd.engine.run import Footprint, LandedBy, Moment
 from handoffd.engine.track import EXTERNAL
 from handoffd.protocol.state import State, TestChanges, TestCounts
@@ -302,6 +303,8 @@ class ProjectView(Struct, frozen=True, kw_only=True):
     """What holds its agents by its settings, and what is let in, in words."""
     post_checks: dict[str, str] = {}
     """The command that each step of its table is checked with, by step; of several, by `STEP.NAME`."""
+    flows: tuple[FlowInShort, ...] = ()
+    """Its flows that have not ended, those first that wait for a person."""
 
 
 class QueuedView(Struct, frozen=True, kw_only=True):

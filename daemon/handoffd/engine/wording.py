@@ -53,6 +53,11 @@ def command_for(root: str, verb: str, *words: str) -> str:
     return addressed(command(verb, *words), root)
 
 
+def flow_command(verb: str, *words: str) -> str:
+    """Return `handoffd flow VERB WORDS…`. The id of a flow tells which project it is in."""
+    return " ".join(("handoffd flow", verb, *map(quote, words)))
+
+
 def approving(story: str | None) -> str:
     """Return what opens the gate a story waits at, and no other's: it may be typed hours later."""
     return command("approve", *(() if story is None else ("--story", story)))

@@ -195,7 +195,7 @@ class World:
         fields = self._fields(flow, node, task, wanted, now)
         if task.kind == "command":
             return CommandEnded(
-                **at, exit=wanted in {"failed", "fail"}, outcome=wanted, fields=fields, artifacts=made
+                **at, exit=int(wanted in {"failed", "fail"}), outcome=wanted, fields=fields, artifacts=made
             )
         status: Any = {"failed": "failed", "asks": "needs_human", "conflict": "conflict"}.get(wanted, "pass")
         return TaskEnded(**at, status=status, outcome=wanted, fields=fields, artifacts=made)

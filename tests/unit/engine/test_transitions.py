@@ -265,7 +265,9 @@ def event_meant(command: Typed) -> Verb | None:
         return PromptTaken(dispatch="d-9")
     if command.name == "custom":
         return Started(story="C-9", task_type="custom", instruction=given["text"], queue=given["queue"])
-    return event_of(VERBS[command.name], given, "mei")
+    event = event_of(VERBS[command.name], given, "mei")
+    assert isinstance(event, Verb)
+    return event
 
 
 def test_what_a_status_or_a_refusal_advises_is_taken() -> None:

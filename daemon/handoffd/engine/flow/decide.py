@@ -76,7 +76,7 @@ from handoffd.engine.flow.reacting import (
 )
 from handoffd.engine.flow.settling import settle
 from handoffd.protocol.expressions import Broken
-from handoffd.protocol.plan import Plan, Task, TaskKind
+from handoffd.protocol.plan import Limits, Plan, Task, TaskKind
 
 _WORKED_ON: Final[Mapping[type, frozenset[TaskKind]]] = {
     TaskEnded: frozenset({"agent", "merge"}),
@@ -240,7 +240,7 @@ def _answered(draft: Draft, event: Answered) -> Refused | None:
         return "NOT_A_CHOICE", f"{event.choice!r} is not one of the answers: {', '.join(question.choices)}"
     words = f"{event.choice}, said {event.by}" + (f": {event.text}" if event.text else "")
     _renew(draft, event.node)
-    draft.answers[event.node] = Said(visit=event.visit, choice=event.choice, by=event.by)
+    draft.answers[event.node] = Said(visit=event.visit, choice=event.choice, by=event.by, text=event.text)
     return _answer(draft, event.node, event.choice, words)
 
 
@@ -403,7 +403,7 @@ def _raised(draft: Draft, event: LimitsRaised) -> Refused | None:
         if (old := getattr(draft.limits, name)) is None or value < old  # none is the highest
     ]
     if lower:
-        return "ONLY_UPWARDS", f"{', '.join(lower)} can only be raised while the flow runs"
+        return "ONLY_UPWARDS", "; ".join(_not_raised(name, draft.limits) for name in lower)
     draft.limits = replace(draft.limits, **wanted)
     capped = draft.capped
     if capped is not None and any(name.startswith(capped.what) for name in wanted):
@@ -413,6 +413,13 @@ def _raised(draft: Draft, event: LimitsRaised) -> Refused | None:
             cap(draft, what, words)
     draft.changed.add(ROOT)
     return None
+
+
+def _not_raised(name: str, limits: Limits) -> str:
+    limit, now = f"limits.{name.removesuffix('_s')}", getattr(limits, name)
+    if now is None:
+        return f"the flow has no {limit}, and none can be set while it runs"
+    return f"{limit} is {now:g}, and can only be raised while the flow runs"
 
 
 RULES: Final[Mapping[type, Callable[[Draft, Any], Refused | None]]] = {

@@ -309,14 +309,15 @@ class Draft:
         values: dict[str, Any] = {}
         for name, _ in expression.names:
             mine = name.partition(".")[0] in _OWN
-            found = own.get(name) if name in own or mine else self._named(name, scope, node)
+            found = own.get(name) if name in own or mine else self.named(name, scope, node)
             if found is not None:
                 values[name] = found
         said = evaluate(expression, values)
         self.reasons.append(Reason(node=node, text="said", expression=expression.text, value=said))
         return said
 
-    def _named(self, name: str, scope: ScopeId, node: NodeId) -> Any:
+    def named(self, name: str, scope: ScopeId, node: NodeId) -> Any:
+        """Return what a name means to the expressions of a node; None if nothing is known of it."""
         first, _, rest = name.partition(".")
         match first:
             case "params":

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from handoffd.engine.flow.flow import Feedback, Flow, Item, Node, NodeId, Produced, Scalar
 from handoffd.engine.track import Tagged
+from handoffd.protocol.handoff import Note
 from handoffd.protocol.plan import Ending
 
 Status = Literal["pass", "failing", "needs_human", "failed", "conflict", "cancelled"]
@@ -45,6 +46,7 @@ class TaskEnded(Tagged, frozen=True, kw_only=True):
     artifacts: tuple[Produced, ...] = ()
     question: str | None = None
     summary: str = ""
+    notes: tuple[Note, ...] = ()
     session: str | None = None
 
 
@@ -114,8 +116,8 @@ class ClaimsChanged(Tagged, frozen=True, kw_only=True):
     taken: tuple[str, ...]
 
 
-class CapReached(Tagged, frozen=True, kw_only=True):
-    """The flow has used up its time, its money or its tokens."""
+class CapReached(Tagged, frozen=True, kw_only=True, tag="flow_cap_reached"):
+    """The flow has used up its time, its money or its tokens. A track has a `cap_reached`, too."""
 
     what: Literal["wall", "usd", "tokens"]
     words: str

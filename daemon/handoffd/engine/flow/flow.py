@@ -15,11 +15,14 @@ from typing import Any, Final, Literal
 
 from msgspec import Struct
 
+from handoffd.protocol.handoff import Note
 from handoffd.protocol.plan import Ending, Limits
 
 NodeId = str
 ScopeId = str
 ROOT: Final = ""
+FLOWS: Final = "flow:"
+"""In the journal the names of flows, and of the tracks that work for them, begin so; that of no story can."""
 Scalar = float | bool | str
 """The value of a field."""
 
@@ -55,6 +58,8 @@ class Produced(Struct, frozen=True, kw_only=True):
     sha256: str
     bytes: int = 0
     schema: str | None = None
+    path: str = ""
+    """What its file is called, below the folder that it was handed over in."""
 
 
 class Item(Struct, frozen=True, kw_only=True):
@@ -105,6 +110,10 @@ class Node(Struct, frozen=True, kw_only=True):
     fields: Mapping[str, Scalar] = {}
     """What its hand-off or report gave, and the numbers computed of that."""
     artifacts: tuple[Produced, ...] = ()
+    summary: str = ""
+    """What its agent or command says that it did."""
+    notes: tuple[Note, ...] = ()
+    """What its agent wants others to know."""
     claims: tuple[str, ...] = ()
     """What it holds while it is at work."""
     waits: str | None = None
@@ -169,6 +178,7 @@ class Said(Struct, frozen=True, kw_only=True):
     visit: int
     choice: str
     by: str
+    text: str = ""
 
 
 class Flow(Struct, frozen=True, kw_only=True):

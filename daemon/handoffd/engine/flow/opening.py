@@ -43,7 +43,7 @@ from handoffd.engine.flow.reacting import (
     unmerged,
 )
 from handoffd.protocol.expressions import Broken
-from handoffd.protocol.plan import Accept, Scope, Task
+from handoffd.protocol.plan import Accept, Each, Scope, Task
 from handoffd.protocol.story import is_story_id
 
 MOST_TABLES: Final = 1_000
@@ -128,16 +128,15 @@ def _evaluate_list(draft: Draft, node: Node, task: Task) -> None:
     assert task.each.expression is not None
     try:
         found = draft.value(task.each.expression, node.scope, node.id, {})
-        items = tuple(_item(value, task) for value in found)
+        items = tuple(item_in(value, task.each) for value in found)
     except Broken as error:
         stuck(draft, replace(node, visit=next_visit(draft, node.id)), str(error), begun=False)
         return
     take_items(draft, node, items)
 
 
-def _item(value: Any, task: Task) -> Item:
-    each = task.each
-    assert each is not None
+def item_in(value: Any, each: Each) -> Item:
+    """Return an item of a list from what the list has there."""
     if not isinstance(value, Mapping):
         return Item(id=_text(value), value=value)
     return Item(

@@ -29,6 +29,7 @@ from handoffd.engine.flow.flow import (
     child,
 )
 from handoffd.protocol.plan import (
+    FAILURES,
     SELF,
     Accept,
     Again,
@@ -43,13 +44,14 @@ from handoffd.protocol.plan import (
     Row,
     Stop,
     Task,
+    accepted_at_once,
+    usual_outcome,
 )
 
 _WORSE: Final[Mapping[Ending | None, int]] = {None: 0, "succeeded": 1, "cancelled": 2, "failed": 3}
-FAILURES: Final = frozenset({"fail", "failed", "failing"})
-"""Outcomes that work has only by naming them, or by failing."""
 ENDED: Final = "the flow ended"
 LEFT_OUT: Final = "the group is left out"
+BY_PERSON: Final = "a person accepted it"
 
 
 # --- outcomes -----------------------------------------------------------------------------------------
@@ -59,7 +61,8 @@ def outcome_of(draft: Draft, node: Node, task: Task, end: TaskEnded | CommandEnd
     A question comes first; then a failure, by its reason where the task declares that; then what the
     numbers say; then what the work itself claims. Raises Broken if an expression has no value.
     """
-    node = replace(node, fields=dict(end.fields), artifacts=end.artifacts)
+    notes = end.notes if isinstance(end, TaskEnded) else ()
+    node = replace(node, fields=dict(end.fields), artifacts=end.artifacts, summary=end.summary, notes=notes)
     if isinstance(end, TaskEnded) and (trouble := _trouble(task, end)):
         return node, trouble
     if isinstance(end, CommandEnded) and end.exit and not (task.verdict and {*task.fields} <= {*end.fields}):
@@ -86,18 +89,6 @@ def _trouble(task: Task, end: TaskEnded) -> str | None:
 
 def _failed_command(task: Task, end: CommandEnded) -> str:
     return next((str(name) for name in (end.outcome, "fail") if name in task.declared), "failed")
-
-
-def usual_outcome(task: Task) -> str | None:
-    """Return the outcome of work that names none: `pass` or `done`, else the only one that is accepted."""
-    usual = next((name for name in ("pass", "done") if name in task.declared), None)
-    good = [name for name in _accepted(task.outcomes) if name in task.declared and name not in FAILURES]
-    return usual or (good[0] if len(good) == 1 else None)
-
-
-def _accepted(outcomes: Mapping[str, Ladder]) -> list[str]:
-    """Return the outcomes that are accepted at once."""
-    return [name for name, ladder in outcomes.items() if isinstance(ladder[0], Accept)]
 
 
 def judge(draft: Draft, node: Node, task: Task, scope: ScopeId | None = None) -> tuple[Node, str | None]:
@@ -147,7 +138,7 @@ def climb(
     for position, rung in enumerate(ladder):
         if isinstance(rung, BackTo | Call):
             outwards = isinstance(rung, BackTo) and rung.task != SELF
-            counter = _counter(node, outcome, position, outwards, callee, joined)
+            counter = counter_of(node, outcome, position, outwards, callee, joined)
             if draft.counted(node.scope, counter) >= rung.at_most or _loops(draft, node, rung):
                 used.append(f"the way to {rung.task} is used up")
                 continue
@@ -166,7 +157,7 @@ def _loops(draft: Draft, node: Node, rung: BackTo | Call) -> bool:
     return most is not None and draft.counted(node.scope, f"{child(node.scope, name)} opened") >= most
 
 
-def _counter(
+def counter_of(
     node: Node, outcome: str, position: int, outwards: bool, callee: Node | None, joined: bool
 ) -> str:
     """Return the name of an edge's counter: who declares it, its outcome, and its place in the ladder."""
@@ -465,7 +456,7 @@ def resolve(draft: Draft, node: Node, choice: str, text: str) -> None:
         match choice:
             case "accept":
                 said = _accepted_as(draft, held) or held.outcome
-                accept(draft, replace(held, outcome=said), warn=True, why="a person accepted it")
+                accept(draft, replace(held, outcome=said), warn=True, why=BY_PERSON)
             case "leave_out":
                 draft.settle(held, NodeState.DROPPED, "a person left it out")
             case _:
@@ -476,12 +467,12 @@ def _accepted_as(draft: Draft, node: Node) -> str | None:
     """Return the outcome of work that a person accepted."""
     task = draft.task(node)
     if not draft.is_list(node):
-        accepted = [name for name in _accepted(task.outcomes) if name not in FAILURES]
+        accepted = [name for name in accepted_at_once(task.outcomes) if name not in FAILURES]
         usual = usual_outcome(task)
         return usual if usual in accepted else accepted[0] if len(accepted) == 1 else None
     joined = draft.joined(node)
     usual = "all" if joined["accepted"] == joined["total"] else "some" if joined["accepted"] else "none"
-    fine = _accepted(task.join.outcomes)
+    fine = accepted_at_once(task.join.outcomes)
     return usual if usual in fine or not fine else fine[0]
 
 

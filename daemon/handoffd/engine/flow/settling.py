@@ -34,10 +34,9 @@ from handoffd.engine.flow.reacting import (
     perform_rewinds,
     react,
     stuck,
-    usual_outcome,
 )
 from handoffd.protocol.expressions import Broken
-from handoffd.protocol.plan import Accept, Ending, Scope, Task
+from handoffd.protocol.plan import Accept, Ending, Scope, Task, usual_outcome
 
 
 def settle(draft: Draft) -> None:
