@@ -27,18 +27,22 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 import handoffd
 from handoffd.engine.decide import standing_of
+from handoffd.engine.flow.flow import Flow
 from handoffd.engine.track import Track, TrackKey
 from handoffd.errors import Refused, StoreError
 from handoffd.files.atomic import FOLDER_FLAGS, digest_of
 from handoffd.files.errors import NOT_A_JOURNAL, damaged, storage_error, unsafe_file
 from handoffd.journal.codec import encode
 from handoffd.journal.database import RESTORED, integrity, open_database, open_reader, references, restores
+from handoffd.journal.flow_queries import flows_held_against
+from handoffd.journal.flows import put_again, written
 from handoffd.journal.queries import garbled_orders, held_against
 from handoffd.journal.schema import refuse_newer, spell_anew, version_of
 
@@ -130,6 +134,7 @@ def inspect(path: Path) -> Copy:
                 raise damaged(path, fault.message)
             (newest,) = reader.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()
             amiss = [row.key.project for row in held_against(reader) if row.unsound is not None]
+            amiss += [row.key.project for row in flows_held_against(reader) if row.unsound is not None]
             unsound = tuple(dict.fromkeys([*amiss, *(key.project for key in garbled_orders(reader))]))
             size = path.stat().st_size
             return Copy(file=str(path), size=size, schema=schema, newest=newest, unsound=unsound)
@@ -330,14 +335,27 @@ class Made(Struct, frozen=True, kw_only=True):
     engine: str | None
 
 
+class MadeFlow(Struct, frozen=True, kw_only=True):
+    """A flow as its events make it. `seq` is the last of them, by the release `engine`."""
+
+    flow: Flow
+    seq: int
+    engine: str | None
+
+
 class Repaired(Struct, frozen=True, kw_only=True):
-    """The tracks that were made again and the tracks that could not be, each with its fault."""
+    """The tracks and flows that were made again, and the ones that could not be, each with its fault."""
 
     made: Mapping[TrackKey, str]
     left: Mapping[TrackKey, str]
 
 
-def repair(path: Path, made: Mapping[TrackKey, Made], root: str | None = None) -> Repaired:
+def repair(
+    path: Path,
+    made: Mapping[TrackKey, Made],
+    root: str | None = None,
+    flows: Mapping[TrackKey, MadeFlow] = MappingProxyType({}),
+) -> Repaired:
     """Write the rows of the journal at `path` again that are unsound; of one root or of all.
 
     The caller has the daemon's lock. Raises StoreError when the journal cannot be read or written.
@@ -349,8 +367,13 @@ def repair(path: Path, made: Mapping[TrackKey, Made], root: str | None = None) -
             for row in tuple(held_against(db, None if root is None else (root,))):
                 if row.unsound is not None:
                     one = made.get(row.key)
-                    written = one is not None and _write_row(db, row.key, one)
-                    (done if written else left)[row.key] = row.unsound
+                    again = one is not None and _write_row(db, row.key, one)
+                    (done if again else left)[row.key] = row.unsound
+            for found in tuple(flows_held_against(db, None if root is None else (root,))):
+                if found.unsound is not None:
+                    flow = flows.get(found.key)
+                    again = flow is not None and _write_flow(db, found.key, flow)
+                    (done if again else left)[found.key] = found.unsound
             left |= garbled_orders(db, None if root is None else (root,))  # no event says them again
     except sqlite3.Error as error:
         raise storage_error("repair the journal", path, error) from error
@@ -370,3 +393,14 @@ def _write_row(db: sqlite3.Connection, key: TrackKey, one: Made) -> bool:
         (*key, one.seq, body, one.digest, *standing),
     )
     return True
+
+
+def _write_flow(db: sqlite3.Connection, key: TrackKey, one: MadeFlow) -> bool:
+    """Write the rows of a flow, as `_write_row` does that of a track."""
+    text = written(one.flow)
+    (left,) = db.execute("SELECT track_digest FROM events WHERE seq = ?", (one.seq,)).fetchone()
+    if left != text.digest:
+        if one.engine == handoffd.__version__:
+            return False
+        spell_anew(db, one.seq, text.digest)
+    return put_again(db, key, one.seq, one.flow, text)

@@ -23,6 +23,7 @@ from pydantic import BaseModel
 
 from handoffd.engine.decision import Effect, Ground, Result
 from handoffd.engine.events import Event, TestEvidence
+from handoffd.engine.flow.events import FlowEvent, Order
 from handoffd.engine.run import Exit
 from handoffd.engine.track import Track
 from handoffd.errors import Problem
@@ -42,6 +43,9 @@ _T = TypeVar("_T")
 # A type checker does not take a union for a type.
 _EVENT: Any = Event
 _EFFECT: Any = Effect
+_FLOW_EVENT: Any = FlowEvent
+_FLOW_ORDER: Any = Order
+_ORDER: Any = Effect | Order
 _RESULT: Any = Result
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
@@ -76,6 +80,24 @@ def decode_effect(text: str) -> Effect:
     """Return the effect that `encode` wrote; ValueError when it is none."""
     effect: Effect = decode(_EFFECT, text)
     return effect
+
+
+def decode_flow_event(text: str) -> FlowEvent:
+    """Return the event of a flow that `encode` wrote; ValueError when it is none."""
+    event: FlowEvent = decode(_FLOW_EVENT, text)
+    return event
+
+
+def decode_flow_order(text: str) -> Order:
+    """Return the order of a flow that `encode` wrote; ValueError when it is none."""
+    order: Order = decode(_FLOW_ORDER, text)
+    return order
+
+
+def decode_order(text: str) -> Effect | Order:
+    """Return the order, of a track or of a flow, that `encode` wrote; ValueError when it is none."""
+    order: Effect | Order = decode(_ORDER, text)
+    return order
 
 
 def decode_result(text: str) -> Result:
@@ -134,6 +156,11 @@ def decode(kind: Callable[..., _T], text: str) -> _T:
     return found
 
 
+def as_kept(value: _T) -> _T:
+    """Return a struct as it comes back from its text: a decision on that can be made again."""
+    return decode(type(value), encode(value))
+
+
 @cache
 def _decoder_of(kind: Any) -> msgspec.json.Decoder[Any]:
     # Not strictly: a whole number may have been written as 2.0.
@@ -159,6 +186,8 @@ def _form_of(kind: Any) -> Callable[[Any], Any]:
     """Return what makes values of a type plain: what a type is, is asked once and not for every value."""
     if kind is tuple or kind is list:
         return lambda items: [_plain(item) for item in items]
+    if kind is frozenset:
+        return lambda items: [_plain(item) for item in sorted(items)]
     if issubclass(kind, msgspec.Struct):
         return _form_of_struct(kind)
     if issubclass(kind, State):

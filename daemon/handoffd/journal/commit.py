@@ -31,15 +31,13 @@ from handoffd.files.atomic import digest_of
 from handoffd.journal import dispatches
 from handoffd.journal.codec import decode_track, encode, encode_grounds, moment
 from handoffd.journal.connections import Run
+from handoffd.journal.flows import add_orders, keep_request
 from handoffd.journal.projects import checked_path, write_fire
-from handoffd.journal.records import Committed, Fire, PendingEffect, Record
+from handoffd.journal.records import Committed, Fire, Record
 from handoffd.protocol.rules import RuleBook
 
 _PROJECTIONS_KEPT = 200
 """Digests remembered per track: older texts of ours count as edited outside."""
-
-_MOST_ORDERS = 64
-"""Orders of one decision, which has four at most: an order is known by its event and its place there."""
 
 _REMEMBERED = 64
 """Step tables whose text is kept at hand: encoding one takes longer than a commit."""
@@ -70,7 +68,6 @@ def prepare(record: Record, rules: WrittenRules | None = None) -> Prepared:
     `rules` is what `written` makes of the record's rules.
     """
     checked_path(record.key.project)
-    assert len(record.effects) <= _MOST_ORDERS
     try:
         return _prepared(record, rules)
     except (ValueError, RecursionError) as error:
@@ -125,9 +122,9 @@ def write_record(db: sqlite3.Connection, prepared: Prepared) -> Committed:
     dispatches.write_dispatches(db, key, seq, prepared.begun, prepared.learned, prepared.verdict)
     if (fire := fire_of(prepared.record)) is not None:
         write_fire(db, fire, seq)
-    if prepared.record.request is not None:
-        db.execute("UPDATE requests SET seq = coalesce(seq, ?) WHERE key = ?", (seq, prepared.record.request))
-    return Committed(seq=seq, effects=_add_effects(db, seq, prepared))
+    keep_request(db, prepared.record.request, seq)
+    orders = tuple(zip(prepared.record.effects, prepared.effects, strict=True))
+    return Committed(seq=seq, effects=add_orders(db, key, seq, prepared.record.at, orders))
 
 
 def _append(db: sqlite3.Connection, prepared: Prepared, before: tuple[str | None, str | None]) -> int:
@@ -146,19 +143,6 @@ def _append(db: sqlite3.Connection, prepared: Prepared, before: tuple[str | None
     )
     assert cursor.lastrowid is not None
     return cursor.lastrowid
-
-
-def _add_effects(db: sqlite3.Connection, seq: int, prepared: Prepared) -> tuple[PendingEffect, ...]:
-    key, at, effects = prepared.record.key, prepared.record.at, prepared.record.effects
-    pending = tuple(
-        PendingEffect(id=seq * _MOST_ORDERS + place, key=key, seq=seq, at=at, effect=effect)
-        for place, effect in enumerate(effects)
-    )
-    db.executemany(
-        "INSERT INTO effects (id, seq, project, track, effect) VALUES (?, ?, ?, ?, ?)",
-        [(one.id, seq, *key, text) for one, text in zip(pending, prepared.effects, strict=True)],
-    )
-    return pending
 
 
 def _remember_projection(db: sqlite3.Connection, key: TrackKey, digest: str, seq: int) -> None:

@@ -270,12 +270,13 @@ def projections(db: sqlite3.Connection) -> Iterator[Fault]:
 
 
 def projects(db: sqlite3.Connection) -> Iterator[Fault]:
-    """Yield the projects with a track, events or dispatches that are not in the list of projects.
+    """Yield the projects with a track, flow, events or dispatches that are not in the list of projects.
 
     One that is not looked after any more stays in it.
     """
     query = """SELECT project FROM
-        (SELECT project FROM tracks UNION SELECT project FROM events UNION SELECT project FROM dispatches)
+        (SELECT project FROM tracks UNION SELECT project FROM events UNION SELECT project FROM dispatches
+        UNION SELECT project FROM flows)
         WHERE NOT EXISTS (SELECT 1 FROM projects WHERE root = project) ORDER BY project LIMIT ?"""
     for (project,) in db.execute(query, (_MOST_FAULTS,)):
         message = f"{project} has a history, but is not in the list of projects"

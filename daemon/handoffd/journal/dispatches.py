@@ -227,6 +227,7 @@ _OF_PART: Final = {
     "since": "decided_at >= :since",
     "until": "decided_at < :until",
     "run": "id = :run",
+    "flow": "substr(track, 1, length(:flow) + 1) = :flow || '.'",
 }
 
 

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from handoffd.engine.flow.flow import FLOWS
 from handoffd.engine.routing import Awaited
 from handoffd.engine.run import LandedBy, Usage
 from handoffd.engine.track import EXTERNAL, TrackKey
@@ -401,13 +402,21 @@ def _within_time(db: sqlite3.Connection, part: Part, only: str = "") -> tuple[Ha
 
 def _before(db: sqlite3.Connection, part: Part) -> Iterator[Happened]:
     rows = db.execute(
-        f"""SELECT {_columns(db, "e")}, '', NULL FROM tracks AS t JOIN projects AS p ON p.root = t.project
+        f"""SELECT {_columns(db, "e")}, '', NULL
+        FROM {_at_work(db)} AS t JOIN projects AS p ON p.root = t.project
         JOIN events AS e ON e.seq = (SELECT seq FROM events AS old WHERE old.project = t.project
         AND old.track = t.track AND old.at < :since ORDER BY old.seq DESC LIMIT 1)
         WHERE p.removed_at IS NULL {_of_project(part, "t.")}""",  # noqa: S608  (fixed texts)
         named(part),
     )
     return map(_happened, rows)
+
+
+def _at_work(db: sqlite3.Connection) -> str:
+    """Return what gives the keys of all tracks and flows."""
+    if not has_column(db, "flows", "seq"):
+        return "tracks"
+    return f"(SELECT project, track FROM tracks UNION ALL SELECT project, '{FLOWS}' || flow FROM flows)"  # noqa: S608
 
 
 def _of_project(part: Part, table: str = "") -> str:

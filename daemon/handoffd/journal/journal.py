@@ -21,10 +21,11 @@ from msgspec.structs import replace
 
 from handoffd.engine.track import TrackKey
 from handoffd.errors import StoreError
-from handoffd.journal import commit, database, dispatches, projects, queries
+from handoffd.journal import commit, database, dispatches, flow_queries, projects, queries
 from handoffd.journal.commit import Requests, RuleTexts
 from handoffd.journal.connections import Readers, Work, Writer
 from handoffd.journal.database import open_database
+from handoffd.journal.flows import FlowTexts, prepare_flow, write_flow
 from handoffd.journal.history import Lives, Retrospect
 from handoffd.journal.log import (
     BaselineKept,
@@ -45,13 +46,18 @@ from handoffd.journal.queries import NO_GATES, Counts, counts, gates
 from handoffd.journal.records import (
     WHOLE,
     Committed,
+    EndedFlow,
     Fire,
+    FlowRecord,
+    FlowUsage,
     LeftOut,
     Origins,
     Part,
     PendingEffect,
     Record,
     StoredEvent,
+    StoredFlow,
+    StoredNode,
     StoredProject,
     StoredRun,
     StoredSchedule,
@@ -60,6 +66,7 @@ from handoffd.journal.records import (
 )
 from handoffd.journal.retention import Cleaning, Pruning
 from handoffd.journal.schema import refuse_newer, version_of
+from handoffd.protocol.plan import Plan
 
 _T = TypeVar("_T")
 
@@ -93,6 +100,7 @@ class Journal(Log):
         self._closed = False
         self._readers = Readers(path)
         self._texts = RuleTexts()
+        self._flow_texts = FlowTexts()
         self._gates = NO_GATES
         self._writer = None if connection is None else Writer(connection, path, self._committed)
         self.outbox = Outbox(self._readers.run, self._write)
@@ -169,8 +177,10 @@ class Journal(Log):
         if isinstance(operation, Record):
             rules = None if operation.rules is None else self._texts.written(operation.rules)
             return partial(commit.write_record, prepared=commit.prepare(operation, rules))
-        if isinstance(operation, ProjectAdded):
+        if isinstance(operation, ProjectAdded | FlowRecord):
             projects.checked_path(operation.project)
+        if isinstance(operation, FlowRecord):
+            return partial(write_flow, prepared=prepare_flow(operation, self._flow_texts))
         work = _WORKS[type(operation)]
         return lambda db: work(db, operation)
 
@@ -194,6 +204,59 @@ class Journal(Log):
             return tuple(map(outline, queries.tracks(db, roots)))
 
         return await self._readers.run("read the tracks", query)
+
+    async def flows(self, roots: Sequence[str] | None = None) -> tuple[StoredFlow, ...]:
+        """Return every flow that has not ended, as committed last; of these roots or of all."""
+        return await self._readers.run("read the flows", lambda db: tuple(flow_queries.flows(db, roots)))
+
+    async def unfinished_flows(self, roots: Sequence[str] | None = None) -> tuple[StoredFlow, ...]:
+        """Return the same, and every flow that has ended and left an order or the track of a task behind."""
+        query = partial(flow_queries.unfinished, roots=roots)
+        return await self._readers.run("read the flows", lambda db: tuple(query(db)))
+
+    async def flow(self, key: TrackKey) -> StoredFlow | None:
+        """Return one flow, also one that has ended; None when there is none."""
+        return await self._readers.run("read a flow", partial(flow_queries.flow, key=key))
+
+    async def ended_flows(self, root: str, limit: int = 100) -> tuple[EndedFlow, ...]:
+        """Return at most `limit` flows of a project that have ended, the latest first."""
+        query = partial(flow_queries.ended_flows, root=root, limit=limit)
+        return await self._readers.run("read the flows", query)
+
+    async def shown_flows(self, roots: Sequence[str] | None = None) -> tuple[StoredFlow, ...]:
+        """Return what `flows` does, quickly enough for each look: without the ones whose rows are missing."""
+        query = partial(flow_queries.flows, roots=roots, gone=False)
+        return await self._readers.run("read the flows", lambda db: tuple(query(db)))
+
+    async def shown_flow(self, key: TrackKey) -> StoredFlow | None:
+        """Return what `flow` does, in the same way."""
+        return await self._readers.run("read a flow", partial(flow_queries.flow, key=key, gone=False))
+
+    async def spent_by(self, key: TrackKey) -> tuple[float | None, int]:
+        """Return the cost and the tokens of the runs for a flow, as far as their ends are recorded."""
+        return await self._readers.run("sum up what a flow used", partial(flow_queries.spent_by, key=key))
+
+    async def roots_with(self, flow: str) -> tuple[str, ...]:
+        """Return the roots of the projects that have, or had, a flow with this id."""
+        return await self._readers.run("find a flow", partial(flow_queries.roots_with, name=flow))
+
+    async def past_nodes(self, root: str, flow: str) -> tuple[StoredNode, ...]:
+        """Return the nodes of a flow at visits that are superseded, in the order in which they became so."""
+        return await self._readers.run("read a flow", partial(flow_queries.past_nodes, root=root, name=flow))
+
+    async def used_by(self, key: TrackKey, now: datetime) -> FlowUsage:
+        """Return what the runs for a flow have used so far, as far as their ends are recorded."""
+        query = partial(flow_queries.used_by, key=key, now=now)
+        return await self._readers.run("sum up what a flow used", query)
+
+    async def plan(self, digest: str) -> Plan | None:
+        """Return a plan that a flow keeps to, or may start; None when it is not kept, or was changed."""
+
+        def query(db: sqlite3.Connection) -> Plan | None:
+            found = flow_queries.plan_of(db, digest)
+            return None if isinstance(found, str) else found
+
+        return await self._readers.run("read a plan", query)
 
     async def projected_before(self, key: TrackKey, digest: str) -> bool:
         """Return whether a text with this `digest_of` was one of our latest 200 projections of the track."""

@@ -23,12 +23,16 @@ from handoffd.engine.track import TrackKey
 from handoffd.journal.codec import decode
 from handoffd.journal.records import (
     Committed,
+    EndedFlow,
     Fire,
+    FlowRecord,
     Newcomer,
     Origins,
     PendingEffect,
     Record,
     StoredEvent,
+    StoredFlow,
+    StoredNode,
     StoredProject,
     StoredSchedule,
     StoredTrack,
@@ -107,6 +111,7 @@ class ScheduleForgotten(_Operation, frozen=True, kw_only=True):
 
 Operation = (
     Record
+    | FlowRecord
     | OrderDone
     | ProjectAdded
     | ProjectLetGo
@@ -128,6 +133,7 @@ def decode_operation(text: str) -> Operation:
 
 _ACTIVITIES: Final = {
     "Record": "record {0.event.kind} of {0.project} ({0.key.track})",
+    "FlowRecord": "record {0.event.kind} of {0.project} ({0.key.track})",
     "OrderDone": "mark order {0.id} of {0.project} done",
     "ProjectAdded": "add {0.project}",
     "ProjectLetGo": "let go of {0.project}",
@@ -155,13 +161,29 @@ class Log(ABC):
     async def write(self, *operations: Operation) -> tuple[Any, ...]:
         """Make operations durable, all or none of them, and return the outcome of each.
 
-        That is `Committed` for a record, else None.
+        That is `Committed` for a record of a track or a flow, else None.
         """
 
     # --- questions -------------------------------------------------------------------------------
     @abstractmethod
     async def tracks(self, roots: Sequence[str] | None = None) -> tuple[StoredTrack, ...]:
         """Return every track as committed last; of these roots (a few hundred at most) or of all."""
+
+    @abstractmethod
+    async def flows(self, roots: Sequence[str] | None = None) -> tuple[StoredFlow, ...]:
+        """Return every flow that has not ended, as committed last; of these roots or of all."""
+
+    @abstractmethod
+    async def flow(self, key: TrackKey) -> StoredFlow | None:
+        """Return one flow, also one that has ended; None when there is none."""
+
+    @abstractmethod
+    async def ended_flows(self, root: str, limit: int = 100) -> tuple[EndedFlow, ...]:
+        """Return at most `limit` flows of a project that have ended, the latest first."""
+
+    @abstractmethod
+    async def past_nodes(self, root: str, flow: str) -> tuple[StoredNode, ...]:
+        """Return the nodes of a flow at visits that are superseded, in the order in which they became so."""
 
     @abstractmethod
     async def pending_effects(self, root: str | None = None) -> tuple[PendingEffect, ...]:
@@ -204,6 +226,12 @@ class Log(ABC):
     # --- operations, by name ---------------------------------------------------------------------
     async def commit(self, record: Record) -> Committed:
         """Return the place of `record` in the order, and its effects with ids, once it is durable."""
+        (committed,) = await self.write(record)
+        assert isinstance(committed, Committed)
+        return committed
+
+    async def commit_flow(self, record: FlowRecord) -> Committed:
+        """Return the place of a flow's `record` in the order, and its orders with ids, once it is durable."""
         (committed,) = await self.write(record)
         assert isinstance(committed, Committed)
         return committed

@@ -21,6 +21,7 @@ from typing import Any
 import structlog
 
 from handoffd.engine.decision import still_waits
+from handoffd.engine.flow.flow import FLOWS
 from handoffd.engine.notice import (
     Expired,
     Held,
@@ -34,9 +35,11 @@ from handoffd.engine.notice import (
     Reason,
     Waiting,
 )
+from handoffd.engine.track import TrackKey
 from handoffd.journal.codec import moment
 from handoffd.journal.commit import finish_effect
 from handoffd.journal.connections import Run
+from handoffd.journal.flow_queries import asks, waits_for_person
 from handoffd.journal.queries import tracks
 from handoffd.journal.records import Backlog
 
@@ -417,8 +420,13 @@ def _outlook(db: sqlite3.Connection, notice: str) -> Notice | None:
     told = _notice(body)
     if told is None or not supervised:
         return None
+    if name.startswith(FLOWS) and not told.track:  # a question: the lane is of its flow and its node
+        flow_id, _, node = name.partition("/")
+        return told if asks(db, TrackKey(project, flow_id), node) else None
     if not told.track:
         return told  # about the project as a whole: until it is settled
+    if told.track.startswith(FLOWS):
+        return told if waits_for_person(db, TrackKey(project, name)) else None
     stored = next((one for one in tracks(db, [project]) if one.key.track == name), None)
     if stored is None:
         return None

@@ -17,13 +17,15 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 from msgspec import Struct
 
 from handoffd.engine.decision import Effect
+from handoffd.engine.flow.events import Order
+from handoffd.engine.flow.flow import FLOWS
 from handoffd.engine.track import Ledger, Track, TrackKey
 from handoffd.errors import StoreError
 from handoffd.files.atomic import digest_of
 from handoffd.files.errors import CORRUPT_JOURNAL
 from handoffd.journal.codec import (
-    decode_effect,
     decode_grounds,
+    decode_order,
     decode_track,
     moment,
     readable,
@@ -111,7 +113,8 @@ def held_against(
         vouched = bool(mine and not later) and (unsound is None or left == digest_of(body))
         yield Row(TrackKey(project, track), body, seq, digest, at, unsound, vouched)
     gone = db.execute(
-        f"""SELECT root, (SELECT max(seq) FROM events WHERE project = root) AS seq FROM projects
+        f"""SELECT root, (SELECT max(seq) FROM events WHERE project = root
+        AND track NOT GLOB '{FLOWS}*') AS seq FROM projects
         {among("root", roots)} {"WHERE" if roots is None else "AND"} removed_at IS NULL
         AND NOT EXISTS (SELECT 1 FROM tracks WHERE project = root) AND seq IS NOT NULL ORDER BY root""",  # noqa: S608  (as above)
         roots or (),
@@ -167,7 +170,7 @@ def _left_at(db: sqlite3.Connection, key: TrackKey) -> State | None:
 
 
 def garbled_orders(db: sqlite3.Connection, roots: Sequence[str] | None = None) -> dict[TrackKey, str]:
-    """Return the tracks with an order that is not done and cannot be read, and which it is."""
+    """Return the tracks and flows with an order that is not done and cannot be read, and which it is."""
     orders = db.execute(
         f"""SELECT project, track, id, seq, effect FROM effects {among("project", roots)}
         {"WHERE" if roots is None else "AND"} outcome IS NULL ORDER BY id DESC""",  # noqa: S608  (fixed texts)
@@ -180,9 +183,9 @@ def garbled_orders(db: sqlite3.Connection, roots: Sequence[str] | None = None) -
     }
 
 
-def _order(effect: str) -> Effect | None:
+def _order(effect: str) -> Effect | Order | None:
     try:
-        return decode_effect(effect)
+        return decode_order(effect)
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
@@ -190,7 +193,7 @@ def _order(effect: str) -> Effect | None:
 def pending_effects(db: sqlite3.Connection, root: str | None = None) -> tuple[PendingEffect, ...]:
     """Return the effects that are not done, oldest first; of one root or of all.
 
-    One that cannot be read is left out: its track is unsound, and nothing is carried out there.
+    One that cannot be read is left out: its track or flow is unsound, and nothing is carried out there.
     """
     only = "" if root is None else "AND effects.project = :root"
     rows = db.execute(
@@ -272,6 +275,7 @@ def of_events(db: sqlite3.Connection, part: Part) -> str:
         "kind": "kind = :kind",
         "story": _about_story(db),
         "run": "iif(json_valid(event), event ->> '$.dispatch', NULL) = :run",
+        "flow": "(track = :flow OR substr(track, 1, length(:flow) + 1) = :flow || '.')",
     }
     return " AND ".join(["1", *(told[name] for name, value in named(part).items() if value is not None)])
 
@@ -281,7 +285,7 @@ def named(part: Part) -> dict[str, Any]:
     bounds = {"since": part.since, "until": part.until}
     times = {name: None if at is None else moment(at) for name, at in bounds.items()}
     told = {name: getattr(part, name) for name in ("project", "story", "step", "kind", "run")}
-    return {**told, **times}
+    return {**told, **times, "flow": None if part.flow is None else f"{FLOWS}{part.flow}"}
 
 
 STORY_GUESSED: Final = """coalesce(iif(json_valid(event), nullif(json_extract(event, '$.story'), ''), NULL),
@@ -357,7 +361,7 @@ class Counts(Struct, frozen=True, kw_only=True):
 
     tracks: Mapping[tuple[str, str], int]
     waiting_for_people: int
-    """Tracks that go on when a person does something."""
+    """Tracks and flows that go on when a person does something."""
     waiting_since: datetime | None
     """Since when the one of them that waits longest has done so without a break."""
     blocked: int
@@ -373,7 +377,9 @@ class Counts(Struct, frozen=True, kw_only=True):
 
 _SUPERVISED: Final = (
     "FROM tracks JOIN projects ON root = project WHERE removed_at IS NULL AND json_valid(body)"
+    f" AND track NOT GLOB '{FLOWS}*'"
 )
+"""What works for a flow asks no person itself, and is in none of these sums."""
 _OPEN: Final = "step IS NOT 'done' AND NOT json_extract(body, '$.ledger.closed')"
 _STUCK: Final = """(json_extract(body, '$.ledger.capped') IS NOT NULL OR
     json_extract(body, '$.ledger.paused_by') IS NOT NULL
@@ -396,8 +402,16 @@ _WAITS_SINCE: Final = f"iif(status IN ('needs_human', 'timeout'), {_ARRIVED}, ma
 """A track that is pending, or whose edit is held, may have been there before it waited for a person."""
 
 
+_FLOWS_FOR_PEOPLE: Final = """FROM flows AS f JOIN projects ON root = f.project
+    WHERE removed_at IS NULL AND f.ended IS NULL AND f.awaits = 'person'"""
+_OF_THAT_FLOW: Final = f"""FROM events AS e WHERE e.project = f.project AND e.track = '{FLOWS}' || f.flow
+    AND e.plan IS NOT NULL"""
+_FLOW_WAITS_SINCE: Final = f"""(SELECT min(at) {_OF_THAT_FLOW} AND e.seq > coalesce(
+    (SELECT max(e.seq) {_OF_THAT_FLOW} AND e.awaits <> 'person'), 0))"""
+
+
 class Gates(NamedTuple):
-    """How many tracks wait for a person, and the journal's latest event and projects at the count."""
+    """How many tracks and flows wait for a person; the journal's latest event and projects at the count."""
 
     tracks: int
     event: int
@@ -419,7 +433,7 @@ def counts(db: sqlite3.Connection, path: Path) -> Counts:
     )
     return Counts(
         tracks=standing,
-        waiting_for_people=_number(db, f"SELECT count(*) {_SUPERVISED} AND {_FOR_PEOPLE}"),
+        waiting_for_people=_waiting(db),
         waiting_since=_longest(db),
         blocked=_number(db, f"SELECT count(*) {_SUPERVISED} AND {_BLOCKED}"),
         deliveries={(sink, outcome): count for sink, outcome, count in deliveries},
@@ -435,17 +449,27 @@ def counts(db: sqlite3.Connection, path: Path) -> Counts:
 
 
 def gates(db: sqlite3.Connection, known: Gates = NO_GATES) -> Gates:
-    """Return how many supervised tracks wait for a person: what is `known`, if nothing has happened."""
+    """Return how many supervised tracks and flows wait for a person; what is `known`, if still so."""
     event, projects = newest(db), _number(db, "SELECT count(*) FROM projects WHERE removed_at IS NULL")
     if (event, projects) == (known.event, known.projects):
         return known
-    count = _number(db, f"SELECT count(*) {_SUPERVISED} AND {_FOR_PEOPLE}")
-    return Gates(count, event, projects)
+    return Gates(_waiting(db), event, projects)
+
+
+def _waiting(db: sqlite3.Connection) -> int:
+    tracks = _number(db, f"SELECT count(*) {_SUPERVISED} AND {_FOR_PEOPLE}")
+    return tracks + (_number(db, f"SELECT count(*) {_FLOWS_FOR_PEOPLE}") if _has_flows(db) else 0)
+
+
+def _has_flows(db: sqlite3.Connection) -> bool:
+    return has_column(db, "flows", "awaits")
 
 
 def _longest(db: sqlite3.Connection) -> datetime | None:
-    (at,) = db.execute(f"SELECT min({_WAITS_SINCE}) {_SUPERVISED} AND {_FOR_PEOPLE}").fetchone()
-    return None if at is None else datetime.fromisoformat(at)
+    found = [db.execute(f"SELECT min({_WAITS_SINCE}) {_SUPERVISED} AND {_FOR_PEOPLE}").fetchone()[0]]
+    if _has_flows(db):
+        found.append(db.execute(f"SELECT min({_FLOW_WAITS_SINCE}) {_FLOWS_FOR_PEOPLE}").fetchone()[0])
+    return min((datetime.fromisoformat(at) for at in found if at is not None), default=None)
 
 
 def _number(db: sqlite3.Connection, query: str) -> int:

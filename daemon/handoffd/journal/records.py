@@ -14,8 +14,11 @@ from msgspec import Struct
 
 from handoffd.engine.decision import Effect, Ground, Result
 from handoffd.engine.events import Event, TestEvidence
+from handoffd.engine.flow.events import FlowEvent, Order, Reason
+from handoffd.engine.flow.flow import FLOWS, Flow, Node
 from handoffd.engine.run import End, Exit, Usage
 from handoffd.engine.track import Track, TrackKey
+from handoffd.protocol.plan import Ending, Plan
 from handoffd.protocol.rules import RuleBook
 from handoffd.protocol.state import Status
 
@@ -47,6 +50,48 @@ class Record(Struct, frozen=True, kw_only=True, tag_field="operation", tag=True)
     def project(self) -> str:
         """The root of its project."""
         return self.key.project
+
+
+def flow_key(project: str, flow: str) -> TrackKey:
+    """Return the key of a flow: the root of its project, and what its events are kept under."""
+    return TrackKey(project, f"{FLOWS}{flow}")
+
+
+class FlowRecord(Struct, frozen=True, kw_only=True, tag_field="operation", tag=True):
+    """One decision about a flow, whole: the flow before and after it, and what must be done about it.
+
+    `plan` is given with the start of a flow, and kept by its content. `story` is the label of the flow, and
+    `request` the key of the request, if any.
+    """
+
+    project: str
+    """The root of its project."""
+    id: str
+    at: datetime
+    event: FlowEvent
+    before: Flow
+    after: Flow
+    orders: tuple[Order, ...] = ()
+    reasons: tuple[Reason, ...] = ()
+    past: tuple[Node, ...] = ()
+    why: str = ""
+    plan: Plan | None = None
+    below: tuple[Plan, ...] = ()
+    """The plans that it may start, given with `plan`."""
+    story: str | None = None
+    request: str | None = None
+
+    @property
+    def key(self) -> TrackKey:
+        """The key under which its events and orders are kept."""
+        return flow_key(self.project, self.id)
+
+
+class FlowResult(Struct, frozen=True, kw_only=True, tag_field="type", tag="flow"):
+    """What an event of a flow has come to, beside its orders: why, in words and node by node."""
+
+    message: str
+    reasons: tuple[Reason, ...] = ()
 
 
 FireOutcome = Literal["started", "queued", "skipped", "missed"]
@@ -83,6 +128,8 @@ class Part(Struct, frozen=True, kw_only=True):
     """Of the events only: the ones of this kind."""
     run: str | None = None
     """One attempt, and the events that are about it."""
+    flow: str | None = None
+    """Of events and attempts only: the ones of this flow, and of what works for it."""
     since: datetime | None = None
     until: datetime | None = None
 
@@ -112,7 +159,7 @@ class PendingEffect(Struct, frozen=True, kw_only=True):
     key: TrackKey
     seq: int
     at: datetime
-    effect: Effect
+    effect: Effect | Order
 
 
 class Committed(Struct, frozen=True, kw_only=True):
@@ -136,6 +183,51 @@ class StoredTrack(Struct, frozen=True, kw_only=True):
     digest: str | None
     at: datetime | None = None
     unsound: str | None = None
+
+
+class StoredFlow(Struct, frozen=True, kw_only=True):
+    """A flow as committed last, at `at`, with the plan that it keeps to.
+
+    `unsound` says in what its rows are not as its last event has left them; None: they are so. Of one that is
+    not, `flow` and `plan` are empty where they cannot be vouched for.
+    """
+
+    key: TrackKey
+    flow: Flow
+    plan: Plan
+    seq: int
+    at: datetime | None
+    unsound: str | None = None
+    story: str | None = None
+    """Its label."""
+    started_at: datetime | None = None
+
+
+class EndedFlow(Struct, frozen=True, kw_only=True):
+    """A flow that has ended, in outline. `counts`: its nodes by their last state."""
+
+    id: str
+    pipeline: str
+    story: str | None
+    started_at: datetime
+    ended_at: datetime
+    how: Ending
+    counts: Mapping[str, int]
+
+
+class StoredNode(Struct, frozen=True, kw_only=True):
+    """A node of a flow at a visit that is superseded, by event `seq`."""
+
+    node: Node
+    seq: int
+
+
+class FlowUsage(Struct, frozen=True, kw_only=True):
+    """What a flow has used so far. `worked_s`: for how long it did not wait for a person."""
+
+    cost_usd: float | None
+    tokens: int
+    worked_s: float
 
 
 class StoredProject(Struct, frozen=True, kw_only=True):

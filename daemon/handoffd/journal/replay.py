@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
@@ -17,16 +17,24 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import fields
 
-from handoffd.engine.decide import Recorded, Standing
+from handoffd.engine.decide import Difference, Recorded, Standing, differing
 from handoffd.engine.decision import Effect
+from handoffd.engine.flow.decide import decide_flow
+from handoffd.engine.flow.events import FlowDecision, FlowEvent, Order, Reason
+from handoffd.engine.flow.flow import Flow, Node
 from handoffd.engine.track import Track, TrackKey
 from handoffd.errors import StoreError
 from handoffd.files.atomic import digest_of
 from handoffd.files.errors import NOT_A_JOURNAL, storage_error
 from handoffd.journal.codec import (
+    as_kept,
+    decode,
     decode_effect,
     decode_event,
+    decode_flow_event,
+    decode_flow_order,
     decode_grounds,
     decode_result,
     decode_rules,
@@ -34,19 +42,33 @@ from handoffd.journal.codec import (
 )
 from handoffd.journal.database import Fault, open_reader, restores
 from handoffd.journal.dispatches import DispatchRow, row, rows
+from handoffd.journal.flow_queries import FlowRow, flows_held_against, plan_from
 from handoffd.journal.queries import held_against, stored_standing
+from handoffd.journal.records import FlowResult, flow_key
 from handoffd.journal.schema import VERSION, refuse_newer, version_of
+from handoffd.protocol.plan import Plan
 from handoffd.protocol.rules import RuleBook
 
 PAGE = 500
 """Events read at once."""
 
 _BOOKS = 32
-"""Step tables held in memory."""
+"""Step tables, and plans, held in memory."""
 
 Question = Callable[[sqlite3.Connection], Iterable[Fault]]
 
 UNREADABLE = (ValueError, KeyError, TypeError, RecursionError)
+
+
+class RecordedFlow(Struct, frozen=True, kw_only=True):
+    """A decision about a flow as it was recorded: what it was made with, and what came out."""
+
+    event: FlowEvent
+    plan: Plan
+    now: datetime
+    orders: tuple[Order, ...]
+    reasons: tuple[Reason, ...]
+    past: tuple[Node, ...]
 
 
 class Entry(Struct, frozen=True, kw_only=True):
@@ -62,6 +84,11 @@ class Entry(Struct, frozen=True, kw_only=True):
     digest: str | None
     recorded: Recorded | None
     fault: str | None = None
+    flow: RecordedFlow | None = None
+    """In place of `recorded`, of an event of a flow."""
+    of_flow: bool = False
+    left: str | None = None
+    """The digest of all that is kept of the flow after it."""
 
 
 class Kept(Struct, frozen=True, kw_only=True):
@@ -80,6 +107,7 @@ class Recordings:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._books: OrderedDict[int, tuple[RuleBook, str]] = OrderedDict()
+        self._plans: OrderedDict[int, tuple[str, Plan]] = OrderedDict()
         if not path.is_file():
             raise StoreError(f"there is no journal at {path}", hint="handoffd config show")
         with _explained("open the journal", path):
@@ -133,9 +161,10 @@ class Recordings:
         return int(seq)
 
     def roots(self) -> dict[str, str]:
-        """Return every project that was ever supervised or has a track: its root, and its name."""
+        """Return every project that was ever supervised or has a track or flow: its root, and its name."""
         rows = self._rows(
-            """SELECT project, name FROM (SELECT project FROM tracks UNION SELECT root FROM projects)
+            """SELECT project, name FROM (SELECT project FROM tracks UNION SELECT project FROM flows
+            UNION SELECT root FROM projects)
             LEFT JOIN projects ON root = project ORDER BY project"""
         )
         return {root: name or Path(root).name for root, name in rows}
@@ -157,14 +186,20 @@ class Recordings:
         only = "" if project is None else "AND project = :project"
         rows = self._rows(
             f"""SELECT seq, at, project, track, kind, event, result, why, step_before, status_before,
-            step_after, status_after, digest, rulebook, grounds FROM events
+            step_after, status_after, digest, rulebook, grounds, plan, track_digest FROM events
             WHERE seq > :after AND seq <= :until {only} ORDER BY seq LIMIT :page""",  # noqa: S608  (two fixed texts)
             {"after": after, "until": until, "project": project, "page": PAGE},
         )
         if not rows:
             return ()
-        effects = self._effects(rows[0][0], rows[-1][0])
-        return tuple(self._entry(row, effects.get(row[0], [])) for row in rows)
+        first, last = rows[0][0], rows[-1][0]
+        effects, past = self._effects(first, last), self._past(first, last)
+        return tuple(
+            self._entry(row[:-2], effects.get(row[0], []))
+            if row[-2] is None
+            else self._flow_entry(row, effects.get(row[0], []), past.get(row[0], []))
+            for row in rows
+        )
 
     def tracks(self, project: str | None) -> tuple[Kept, ...]:
         """Return the tracks as the tables hold them, of one root or of all."""
@@ -174,6 +209,11 @@ class Recordings:
             {"project": project},
         )
         return tuple(_kept(row) for row in rows)
+
+    def flows(self, project: str | None) -> tuple[FlowRow, ...]:
+        """Return the flows as the tables hold them, of one root or of all, each held against its events."""
+        with _explained("read the flows", self.path):
+            return tuple(flows_held_against(self.db, None if project is None else (project,)))
 
     def unsound(self, project: str | None) -> dict[TrackKey, str]:
         """Return the tracks that a daemon leaves alone, of one root or of all, each with the reason."""
@@ -198,6 +238,44 @@ class Recordings:
         for seq, effect in self._rows(query, wanted):
             found[seq].append(effect)
         return found
+
+    def _past(self, first: int, last: int) -> dict[int, list[tuple[str, str, str]]]:
+        found: dict[int, list[tuple[str, str, str]]] = defaultdict(list)
+        query = """SELECT seq, project, flow, body FROM flow_past WHERE seq BETWEEN :first AND :last
+            ORDER BY number"""
+        for seq, *about in self._rows(query, {"first": first, "last": last}):
+            found[seq].append(tuple(about))
+        return found
+
+    def _flow_entry(
+        self, row: tuple[Any, ...], effects: list[str], past: list[tuple[str, str, str]]
+    ) -> Entry:
+        seq, _, project, track, kind, *_, plan, left = row
+        key = TrackKey(project, track)
+        make = partial(
+            Entry, seq=seq, key=key, kind=kind, digest=None, recorded=None, of_flow=True, left=left
+        )
+        try:
+            engine, kept = self._plan(plan)
+            nodes = tuple(decode(Node, body) for _, _, body in past)
+            if {flow_key(root, name) for root, name, _ in past} - {key}:
+                raise ValueError("a node of another flow says that it was superseded by it")
+            return make(engine=engine, flow=_recorded_flow(row, kept, effects, nodes))
+        except UNREADABLE as error:
+            return make(engine=None, fault=f"it cannot be read: {error}")
+
+    def _plan(self, number: int) -> tuple[str, Plan]:
+        """Return the release that decided by a plan, and the plan. Raises what is in `UNREADABLE`."""
+        if number not in self._plans:
+            rows = self._rows("SELECT engine, digest, sum, body FROM plans WHERE id = :id", {"id": number})
+            if not rows:
+                raise ValueError(f"plan {number} is missing")
+            engine, *kept = rows[0]
+            self._plans[number] = engine, plan_from(*kept)
+        self._plans.move_to_end(number)
+        if len(self._plans) > _BOOKS:
+            self._plans.popitem(last=False)
+        return self._plans[number]
 
     def _entry(self, row: tuple[Any, ...], effects: list[str]) -> Entry:
         seq, _, project, track, kind, *_, digest, rulebook, _ = row
@@ -252,6 +330,25 @@ def _recorded(row: tuple[Any, ...], rules: RuleBook, effects: tuple[Effect, ...]
     )
 
 
+def _recorded_flow(
+    row: tuple[Any, ...], plan: Plan, effects: list[str], past: tuple[Node, ...]
+) -> RecordedFlow:
+    _, at, _, _, kind, body, result, why, *_ = row
+    event, told = decode_flow_event(body), decode(FlowResult, result)
+    if event.kind != kind:
+        raise ValueError(f"it is kept as {kind}, and is {event.kind}")
+    if told.message != why:
+        raise ValueError("it gives two reasons")
+    return RecordedFlow(
+        event=event,
+        plan=plan,
+        now=datetime.fromisoformat(at),
+        orders=tuple(decode_flow_order(effect) for effect in effects),
+        reasons=told.reasons,
+        past=past,
+    )
+
+
 def _kept(row: tuple[Any, ...]) -> Kept:
     project, name, seq, digest, step, status, body = row
     try:
@@ -273,3 +370,59 @@ def _explained(activity: str, path: Path) -> Iterator[None]:
         yield
     except (OSError, sqlite3.Error) as error:
         raise storage_error(activity, path, error) from error
+
+
+# --- a decision about a flow, made again --------------------------------------------------------------
+# Values are compared as the journal gives them back: where an expression has the same value as before, it
+# does not matter what has evaluated it.
+class ReplayedFlow(Struct, frozen=True, kw_only=True):
+    """What a decision is now: the next flow, and what differs from the record."""
+
+    flow: Flow
+    differences: tuple[Difference, ...]
+
+
+def replay_flow(flow: Flow, recorded: RecordedFlow) -> ReplayedFlow:
+    """Decide again on a recorded event of `flow`. Raises nothing: no decision is a difference, too."""
+    try:
+        decision = decide_flow(flow, recorded.event, recorded.plan, recorded.now)
+    except Exception as error:  # a changed record may hold what no event could say
+        return _without_decision(flow, f"no decision: {type(error).__name__}: {error}")
+    if decision.refused is not None:
+        return _without_decision(flow, f"a refusal: {decision.refused.message}")
+    return ReplayedFlow(flow=decision.flow, differences=tuple(_differences(recorded, decision)))
+
+
+def unlike_flow(recorded: Flow, replayed: Flow) -> Iterator[Difference]:
+    """Yield what differs between a flow as it is kept and as its events make it, entry by entry."""
+    for field in fields(Flow):
+        one, other = getattr(recorded, field.name), getattr(replayed, field.name)
+        if not isinstance(one, Mapping) or not isinstance(other, Mapping):
+            yield from differing(field.name, one, other)
+            continue
+        for key in {**one, **other}:
+            yield from differing(f"{field.name}.{key}", one.get(key), other.get(key))
+
+
+def _without_decision(flow: Flow, instead: str) -> ReplayedFlow:
+    difference = Difference(what="decision", recorded="one", replayed=instead)
+    return ReplayedFlow(flow=flow, differences=(difference,))
+
+
+def _differences(recorded: RecordedFlow, decision: FlowDecision) -> Iterator[Difference]:
+    for what in ("orders", "reasons", "past"):
+        kept, made = getattr(recorded, what), tuple(map(as_kept, getattr(decision, what)))
+        names, others = [_name(one) for one in kept], [_name(one) for one in made]
+        if names != others:
+            yield from differing(what, ", ".join(names) or None, ", ".join(others) or None)
+            continue
+        for name, one, other in zip(names, kept, made, strict=True):
+            yield from differing(f"{what}: {name}", one, other)
+
+
+def _name(one: Order | Reason | Node) -> str:
+    """Return what an order, a reason or a superseded node is about."""
+    if isinstance(one, Node):
+        return f"{one.id} at visit {one.visit}"
+    about = getattr(one, "node", "")
+    return about if isinstance(one, Reason) else f"{one.kind} {about}".rstrip()

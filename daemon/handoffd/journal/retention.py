@@ -9,6 +9,9 @@ long ago goes whole. First its track's state after it is kept as a snapshot, whe
 on; that alone loses nothing. Then the events before the snapshot go, each with their orders and with a note
 of their numbers, so that a reader learns about the gap and a verification does not take it for a loss.
 Events that a row still points to stay. What is left is a journal as good as one that began later.
+
+A flow that ended long ago goes without a snapshot: no later decision follows from it. Its events go first,
+and with the last of them its rows; none goes of a flow that has not ended.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
+from handoffd.engine.flow.flow import FLOWS
 from handoffd.engine.track import Track, TrackKey
 from handoffd.engine.views import WorkspaceView
 from handoffd.engine.wording import counted
@@ -290,8 +294,16 @@ class Pruning:
         work = partial(_drop, key=key, until=until, now=now, limit=limit)
         return await self._write("drop old events", work)
 
+    async def old_flows(self, before: datetime) -> tuple[Old, ...]:
+        """Return what may go of flows that ended before that time, all their orders done."""
+        return await self._read("look for old flows", partial(_old_flows, before=before))
+
+    async def drop_flow(self, key: TrackKey, now: datetime, limit: int = _EVENTS_AT_ONCE) -> int:
+        """Drop at most `limit` events of an ended flow, its rows with the last one; return how many went."""
+        return await self._write("drop an old flow", partial(_drop_flow, key=key, now=now, limit=limit))
+
     async def tidy(self) -> None:
-        """Drop the step tables that no event was decided by, and give room back to the disk."""
+        """Drop the step tables and plans that no event was decided by, and give room back to the disk."""
         await self._write("drop old step tables", _drop_rulebooks)
         while await self._write("give room back", _shrink):
             continue
@@ -349,6 +361,50 @@ def _drop(db: sqlite3.Connection, key: TrackKey, until: int, now: datetime, limi
     return len(numbers)
 
 
+# --- old flows ----------------------------------------------------------------------------------------
+_ENDED_FLOWS = f"""SELECT f.project, '{FLOWS}' || f.flow, f.seq
+    FROM flows AS f JOIN events AS e ON e.seq = f.seq
+    WHERE f.ended IS NOT NULL AND f.ended_at < :before AND e.at < :before
+    AND NOT EXISTS (SELECT 1 FROM effects AS o WHERE o.outcome IS NULL AND o.project = f.project
+        AND o.track = '{FLOWS}' || f.flow) ORDER BY f.project, f.flow"""  # noqa: S608  (fixed texts)
+
+_OF_FLOW = """FROM events AS e WHERE e.project = :project AND e.track = :track AND e.plan IS NOT NULL"""
+
+_POINTED_TO = f"""SELECT 1 {_OF_FLOW} AND (EXISTS (SELECT 1 FROM requests AS r WHERE r.seq = e.seq)
+    OR EXISTS (SELECT 1 FROM schedules AS c WHERE c.seq = e.seq))"""  # noqa: S608
+
+
+def _old_flows(db: sqlite3.Connection, before: datetime) -> tuple[Old, ...]:
+    found = []
+    for project, name, until in db.execute(_ENDED_FLOWS, {"before": moment(before)}).fetchall():
+        key = TrackKey(project, name)
+        count, weight = db.execute(
+            f"SELECT count(*), coalesce(sum(length(event) + length(result) + length(why)), 0) {_OF_FLOW}",
+            key._asdict(),
+        ).fetchone()
+        found.append(Old(key=key, until=until, count=count, bytes=weight, covered=True))
+    return tuple(found)
+
+
+def _drop_flow(db: sqlite3.Connection, key: TrackKey, now: datetime, limit: int) -> int:
+    db.execute("DELETE FROM requests WHERE at < ?", (moment(now - KEPT),))
+    if db.execute(_POINTED_TO, key._asdict()).fetchone() is not None:
+        return 0  # the next time
+    found = db.execute(
+        f"SELECT e.seq {_OF_FLOW} ORDER BY e.seq LIMIT :limit + 1",
+        {**key._asdict(), "limit": limit},
+    ).fetchall()
+    numbers = found[:limit]
+    for table in ("effects", "flow_past", "events"):
+        db.executemany(f"DELETE FROM {table} WHERE seq = ?", numbers)  # noqa: S608
+    _note_pruned(db, [seq for (seq,) in numbers])
+    if numbers == found:
+        for table in ("flow_facts", "flow_past", "flows"):
+            row = {"project": key.project, "flow": key.track.removeprefix(FLOWS)}
+            db.execute(f"DELETE FROM {table} WHERE project = :project AND flow = :flow", row)  # noqa: S608
+    return len(numbers)
+
+
 def _note_pruned(db: sqlite3.Connection, numbers: list[int]) -> None:
     """Add numbers to the ones that are not kept; ranges that come to touch each other become one."""
     for first, last in merged((number, number) for number in numbers):
@@ -364,6 +420,10 @@ def _note_pruned(db: sqlite3.Connection, numbers: list[int]) -> None:
 def _drop_rulebooks(db: sqlite3.Connection) -> None:
     db.execute(
         "DELETE FROM rulebooks WHERE id NOT IN (SELECT rulebook FROM events WHERE rulebook IS NOT NULL)"
+    )
+    db.execute(
+        """DELETE FROM plans WHERE id NOT IN (SELECT plan FROM events WHERE plan IS NOT NULL)
+        AND digest NOT IN (SELECT plan FROM flows)"""
     )
 
 

@@ -202,9 +202,48 @@ _LOOKED_BACK_ON: Step = (
         ended TEXT) STRICT""",
 )
 
+_FLOWS: Step = (
+    # The plans that flows keep to, by content; `sum` is that of the text, `engine` the release that decides.
+    """CREATE TABLE plans (
+        id INTEGER PRIMARY KEY, digest TEXT NOT NULL, engine TEXT NOT NULL, sum TEXT NOT NULL,
+        body TEXT NOT NULL, UNIQUE (digest, engine)) STRICT""",
+    # Of each event of a flow; NULL in all others.
+    "ALTER TABLE events ADD COLUMN plan INTEGER REFERENCES plans (id)",
+    "CREATE INDEX events_of_flows ON events (project, track, seq) WHERE plan IS NOT NULL",
+    "CREATE INDEX flow_starts ON events (project, track) WHERE kind = 'flow_started'",
+    # `plan` is the digest of the plan. What has many entries is in the next table, so `body` stays short.
+    # The last event of an ended flow goes in one transaction with its row.
+    """CREATE TABLE flows (
+        project TEXT NOT NULL, flow TEXT NOT NULL,
+        seq INTEGER NOT NULL REFERENCES events (seq) DEFERRABLE INITIALLY DEFERRED,
+        plan TEXT NOT NULL, pipeline TEXT NOT NULL, story TEXT, started_at TEXT NOT NULL,
+        awaits TEXT NOT NULL, ended TEXT, ended_at TEXT, counts TEXT, body TEXT NOT NULL,
+        PRIMARY KEY (project, flow)) STRICT""",
+    "CREATE INDEX flows_open ON flows (project, flow) WHERE ended IS NULL",
+    "CREATE INDEX flows_ended ON flows (project, ended_at) WHERE ended IS NOT NULL",
+    "CREATE INDEX flows_by_seq ON flows (seq)",
+    # The entries of each field, in the order of their numbers: only the ones that change are written.
+    """CREATE TABLE flow_facts (
+        number INTEGER PRIMARY KEY, project TEXT NOT NULL, flow TEXT NOT NULL, part TEXT NOT NULL,
+        key TEXT NOT NULL, value TEXT NOT NULL, UNIQUE (project, flow, part, key)) STRICT""",
+    # Nodes at visits that are superseded, by the event that superseded them.
+    """CREATE TABLE flow_past (
+        number INTEGER PRIMARY KEY, project TEXT NOT NULL, flow TEXT NOT NULL, node TEXT NOT NULL,
+        visit INTEGER NOT NULL, seq INTEGER NOT NULL REFERENCES events (seq), body TEXT NOT NULL) STRICT""",
+    "CREATE INDEX past_by_flow ON flow_past (project, flow)",
+    "CREATE INDEX past_by_seq ON flow_past (seq)",
+    # An ended flow goes whole, its events first and its row at last.
+    "DROP TRIGGER events_remain",
+    """CREATE TRIGGER events_remain BEFORE DELETE ON events WHEN NOT EXISTS (SELECT 1 FROM snapshots AS s
+        WHERE s.project = OLD.project AND s.track = OLD.track AND s.seq > OLD.seq)
+        AND NOT (OLD.plan IS NOT NULL AND EXISTS (SELECT 1 FROM flows AS f WHERE f.project = OLD.project
+        AND f.ended IS NOT NULL AND 'flow:' || f.flow = OLD.track))
+        BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END""",
+)
+
 STEPS: tuple[Step, ...] = (
     _FIRST, _REPLAYABLE, _OUTBOX, _USAGE, _REQUESTS, _ORIGINS, _SCHEDULES, _HELD_BACK, _PRUNABLE,
-    _HELD_AGAINST, _LOOKED_BACK_ON,
+    _HELD_AGAINST, _LOOKED_BACK_ON, _FLOWS,
 )  # fmt: skip
 VERSION = len(STEPS)
 

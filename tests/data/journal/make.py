@@ -14,6 +14,7 @@ from pathlib import Path
 
 import anyio
 from msgspec.structs import replace
+from tests.unit.journal.flowing import played
 
 from handoffd.engine.decision import Accepted, Effect, Notify, StopTree, WriteChecklist
 from handoffd.engine.events import Advanced, Event, ExecutorExited, ExecutorStarted, Initialised, Started
@@ -180,8 +181,16 @@ async def _make(path: Path, version: int) -> None:
             await journal.lives.begin(_at(0))
             await journal.lives.end(_at(30))
             await journal.lives.begin(_at(45))
+        if version >= 12:
+            await _flows(journal)
     finally:
         await journal.close()
+
+
+async def _flows(journal: Journal) -> None:
+    """One that has ended, and one that a task of its has sent back and that goes on."""
+    for record in (*played(30, name="random-0030").records, *played(11, name="random-0011").records[:20]):
+        await journal.commit_flow(record)
 
 
 if __name__ == "__main__":

@@ -39,6 +39,7 @@ _PLAIN: dict[Any, st.SearchStrategy[Any]] = {
     bool: st.booleans(),
     type(None): st.none(),
     datetime: MOMENTS,
+    Any: JSON,
 }
 
 
@@ -53,6 +54,10 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
         return st.sampled_from(arguments)
     if origin in {Union, types.UnionType}:
         return st.one_of(*map(values, arguments))
+    if origin is frozenset:
+        return st.frozensets(KEYS | values(arguments[0]), max_size=2)
+    if origin is tuple and Ellipsis not in arguments:
+        return st.tuples(*map(values, arguments))
     if origin is tuple:
         return st.lists(values(arguments[0]), max_size=2).map(tuple)
     if origin is Mapping:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, get_args
 
 import pytest
@@ -11,12 +12,19 @@ from tests.unit.journal.strategies import values
 
 from handoffd.engine.decision import Effect, Result
 from handoffd.engine.events import Event, Started, StateEdited, TestEvidence
+from handoffd.engine.flow.events import FlowEvent, Order, TaskEnded
+from handoffd.engine.flow.flow import Flow
 from handoffd.engine.run import Exit
 from handoffd.engine.track import Track
 from handoffd.journal.codec import (
+    as_kept,
+    decode,
     decode_effect,
     decode_event,
     decode_exit,
+    decode_flow_event,
+    decode_flow_order,
+    decode_order,
     decode_result,
     decode_tests,
     decode_track,
@@ -29,6 +37,10 @@ CASES: list[tuple[type[Any], Callable[[str], Any]]] = [
     *((kind, decode_event) for kind in get_args(Event)),
     *((kind, decode_effect) for kind in get_args(Effect)),
     *((kind, decode_result) for kind in get_args(Result)),
+    *((kind, decode_flow_event) for kind in get_args(FlowEvent)),
+    *((kind, decode_flow_order) for kind in get_args(Order)),
+    *((kind, decode_order) for kind in (*get_args(Effect), *get_args(Order))),
+    (Flow, partial(decode, Flow)),
     (Track, decode_track),
     (Exit, decode_exit),
     (TestEvidence, decode_tests),
@@ -167,3 +179,21 @@ def test_a_whole_number_may_be_written_as_a_float() -> None:
     """An agent's report may hold 2.0 where tokens are counted, and nothing checks a value that is made."""
     assert Exit(code=2) == decode_exit('{"code":2.0}')
     assert Exit(code=2, tail='"$$') == decode_exit('{"code":2.0,"tail":"\\"$$"}')
+
+
+def test_a_value_as_it_is_kept_has_the_types_that_its_text_gives_it() -> None:
+    """So a decision on it is made again on an equal value."""
+    ended = TaskEnded(node="a", visit=1, status="pass", fields={"score": 3})
+    kept = as_kept(ended)
+
+    assert kept == ended
+    assert float is type(kept.fields["score"])
+    assert kept == as_kept(kept)
+
+
+def test_keys_of_a_flow_may_be_any_text() -> None:
+    """Also such as our own wrappers have; sets have one order."""
+    flow = Flow(id="a-1", params={"$state": {"$x": 1}}, busy=frozenset({"b", '"$', "a"}))
+
+    assert flow == as_kept(flow)
+    assert '"busy":["\\"$","a","b"]' in encode(flow)

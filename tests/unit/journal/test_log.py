@@ -15,6 +15,7 @@ import pytest
 from msgspec.structs import replace
 from tests.support.memory_log import MemoryLog
 from tests.support.recorded import BLOG, SHOP, story
+from tests.unit.journal.flowing import FLOW, ID, LABEL, fanned_out, played
 from tests.unit.journal.making import KEY, NOW, opened, record, track
 
 from handoffd.api.verification import Verification
@@ -48,6 +49,7 @@ FIRE = Fire(project="/srv/shop", schedule="night", due=NOW, at=LATER, outcome="s
 
 EACH: tuple[Operation, ...] = (
     record(effects=(ORDER,), text="{}"),
+    played(3).records[-1],
     OrderDone(project="/srv/shop", id=64),
     ProjectAdded(project="/srv/shop", name="shop", at=NOW, brought_by="~/src/*", untrusted=("a",)),
     ProjectLetGo(project="/srv/shop", at=NOW),
@@ -75,7 +77,8 @@ async def answers(log: Log) -> tuple[Any, ...]:
     """Return what a log says to every question that takes no digest or story."""
     return (
         await log.tracks(), await log.pending_effects(), await log.events(), await log.projects(),
-        await log.origins(), await log.trusted(), await log.armed(),
+        await log.origins(), await log.trusted(), await log.armed(), await log.flows(), await log.flow(FLOW),
+        await log.ended_flows(KEY.project), await log.past_nodes(KEY.project, ID),
     )  # fmt: skip
 
 
@@ -125,6 +128,70 @@ async def test_a_start_by_the_clock_settles_its_schedule(log: Log) -> None:
     assert Fire(
         project=KEY.project, schedule="night", due=LATER, at=LATER, outcome="started", story="US-1"
     ) == replace(night.last, why=None)
+
+
+# --- flows --------------------------------------------------------------------------------------------
+async def test_a_flow_comes_back_as_its_last_decision_left_it(log: Log) -> None:
+    """With its plan, in one order of events with the tracks."""
+    play = played(11)
+    first = await log.commit(record())
+    for at, one in enumerate(play.records):
+        committed = await log.commit_flow(one)
+        found = await log.flow(FLOW)
+
+        assert first.seq + 1 + at == committed.seq
+        assert one.orders == tuple(order.effect for order in committed.effects)
+        assert found is not None
+        assert (one.after, play.plan, committed.seq, one.at, LABEL, None) == (
+            found.flow, found.plan, found.seq, found.at, found.story, found.unsound
+        )  # fmt: skip
+        assert list(one.after.nodes) == list(found.flow.nodes)
+        assert await log.flows() == await log.flows([KEY.project]) == (() if one.after.ended else (found,))
+    assert len(play.records) > 25
+    assert () == await log.flows([BLOG.project])
+    assert None is await log.flow(BLOG)
+    (last,) = await log.events(after=len(play.records))
+    assert (FLOW, play.records[-1].event.kind, None) == (last.key, last.kind, last.after)
+    assert play.records[-1].why == last.why == last.result["message"]
+
+
+async def test_an_ended_flow_is_told_in_outline_with_what_it_superseded(log: Log) -> None:
+    """The latest one first, and at most as many as asked for."""
+    plays = [played(seed, name=f"random-{seed:04}") for seed in (30, 11)]
+    for play in plays:
+        for one in play.records:
+            await log.commit_flow(one)
+
+    found = await log.ended_flows(KEY.project)
+    assert ["random-0011", "random-0030"] == [one.id for one in found]
+    assert [(play.flow.ended, "random", LABEL) for play in reversed(plays)] == [
+        (one.how, one.pipeline, one.story) for one in found
+    ]
+    assert found[0].ended_at == plays[1].records[-1].at > found[0].started_at
+    assert sum(found[0].counts.values()) > 0
+    assert found[:1] == await log.ended_flows(KEY.project, 1)
+    for play in plays:
+        past = [node for one in play.records for node in one.past]
+        assert past == [one.node for one in await log.past_nodes(KEY.project, play.flow.id)]
+        assert past
+
+
+async def test_a_decision_may_have_any_number_of_orders(log: Log) -> None:
+    """Their ids go on above the room of one event, and no later order has one of them."""
+    play = fanned_out(200)
+    await log.commit(record(effects=(ORDER,)))
+    for one in play.records:
+        await log.commit_flow(one)
+    await log.commit(record(effects=(ORDER, ORDER)))
+
+    pending = await log.pending_effects()
+    ids = [one.id for one in pending]
+    assert [64, 128] == ids[:2]
+    assert ids == sorted(set(ids))
+    assert [order for one in play.records for order in one.orders] == [one.effect for one in pending[1:-2]]
+    assert max(len(one.orders) for one in play.records) > 190
+    await log.effect_done(KEY.project, ids[70])
+    assert ids[70] not in [one.id for one in await log.pending_effects()]
 
 
 # --- projects -----------------------------------------------------------------------------------------
@@ -236,6 +303,8 @@ async def test_operations_written_again_elsewhere_make_the_same_journal(tmp_path
             for one in story().records:
                 for order in (await log.commit(one)).effects[:1]:
                     await log.effect_done(SHOP.project, order.id)
+            for decided in (*played(11).records, *fanned_out(100).records):
+                await log.commit_flow(decided)
             await log.trust(SHOP.project, ".ai/handoffd.yaml", "auto: true\n", NOW)
         async with opened(then) as other:
             for line in first.lines:

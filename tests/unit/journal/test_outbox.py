@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 from tests.support.notices import NOTICE
 from tests.support.recorded import spoil
+from tests.unit.journal import flowing
 from tests.unit.journal.conftest import Golden
 from tests.unit.journal.making import KEY, NOW, older, opened, parcel, record, track
 
@@ -329,3 +330,16 @@ async def test_a_journal_of_schema_8_opens_with_its_matters(golden: Golden) -> N
         assert [("webhook", "quiet", 1)] == [
             (one.sink, one.reason, one.count) for one in await journal.outbox.held()
         ]
+
+
+async def test_the_matter_of_a_flow_is_open_while_it_waits_for_a_person(journal: Journal) -> None:
+    """It is over when the flow asks no person any more."""
+    play = flowing.played(11)
+    await journal.add_project(KEY.project, "shop", NOW)
+    await journal.outbox.open(["web"])
+    await journal.outbox.keep([parcel("asks", flowing.FLOW, opens=flowing.FLOW)], 1)
+    assert None is await journal.outbox.outlook("asks")
+    for one in play.records:
+        await journal.commit_flow(one)
+        waits = bool(one.after.asking or one.after.paused_by) and one.after.ended is None
+        assert waits == (await journal.outbox.outlook("asks") is not None)

@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.support.playbook import with_rule
 from tests.support.recorded import BLOG, SHOP, RecordedPlay, spoil, story, write
+from tests.unit.journal import flowing
 from tests.unit.journal.conftest import Golden
 from tests.unit.journal.making import record
 
+from handoffd.engine.flow.events import CommandEnded, FlowStarted, Reason
+from handoffd.engine.flow.flow import Flow, Node, NodeState
 from handoffd.engine.track import Track
 from handoffd.errors import StoreError
 from handoffd.journal.journal import Journal
-from handoffd.journal.replay import Entry, Recordings
+from handoffd.journal.replay import Entry, RecordedFlow, Recordings, replay_flow, unlike_flow
 
 
 @pytest.fixture
@@ -154,3 +159,47 @@ def test_one_track_is_asked_for_its_beginning(path: Path) -> None:
     with closing(Recordings(path)) as source:
         assert source.beginnings()[SHOP] == source.beginning(SHOP)
         assert (0, Track()) == source.beginning(BLOG)
+
+
+# --- flows --------------------------------------------------------------------------------------------
+def recorded_flow(at: int = 4) -> tuple[Flow, RecordedFlow]:
+    """Return a decision of a flow as it is recorded, with the flow before it."""
+    play = flowing.played(11)
+    one = play.records[at]
+    return one.before, RecordedFlow(
+        event=one.event, plan=play.plan, now=one.at, orders=one.orders, reasons=one.reasons, past=one.past
+    )
+
+
+def test_a_decision_about_a_flow_is_the_same_again() -> None:
+    """Whatever it is about."""
+    for at, one in enumerate(flowing.played(11).records):
+        before, recorded = recorded_flow(at)
+        assert (one.after, ()) == (
+            replay_flow(before, recorded).flow, replay_flow(before, recorded).differences
+        )  # fmt: skip
+
+
+def test_what_a_decision_about_a_flow_says_otherwise_is_named() -> None:
+    """A list by what it is about, else one by one; no decision is a difference, too."""
+    before, recorded = recorded_flow(0)
+    node = Node(id="t0", scope="", place="", task="t0", state=NodeState.OPEN)
+    (order,) = recorded.orders
+    again: Any = replace(order, number=7)
+    for changed, what in (
+        (replace(recorded, orders=()), "orders"),
+        (replace(recorded, orders=(again,)), f"orders: {order.kind} {again.node}"),
+        (replace(recorded, reasons=(Reason(node="t0", text="because"),)), "reasons"),
+        (replace(recorded, past=(node,)), "past"),
+        (replace(recorded, event=CommandEnded(node="t0", visit=9, exit=0)), "decision"),
+        (replace(recorded, event=FlowStarted(params=None)), "decision"),  # type: ignore[arg-type]
+    ):
+        assert what in [one.what for one in replay_flow(before, changed).differences]
+
+
+def test_flows_that_differ_are_told_entry_by_entry() -> None:
+    """In the words of their fields."""
+    one = flowing.played(11).records[5].after
+    other = replace(one, visits={**one.visits, "x": 1}, aborts=2)
+
+    assert ["visits.x", "aborts"] == [difference.what for difference in unlike_flow(one, other)]

@@ -17,12 +17,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.support.recorded import BLOG, SHOP, RecordedPlay, spoil, write
+from tests.unit.journal import flowing
 from tests.unit.journal.conftest import Golden
 from tests.unit.journal.making import KEY, NOW, dispatch, older, opened, parcel, record, track
 
 from handoffd.api.verification import Verification
 from handoffd.engine.events import Aborted, Approved, Initialised, Noted, TrackClosed, TrackOpened
 from handoffd.engine.track import Queued, TrackKey
+from handoffd.errors import StoreError
 from handoffd.fleet.housekeeping import standing_after
 from handoffd.journal import retention
 from handoffd.journal.journal import Journal
@@ -457,3 +459,69 @@ async def test_the_latest_text_of_state_stays_known(place: Path) -> None:
     with closing(sqlite3.connect(place)) as db:
         assert known == db.execute(newest).fetchall()
         assert [] == db.execute("PRAGMA foreign_key_check").fetchall()
+
+
+# --- old flows ----------------------------------------------------------------------------------------
+async def test_a_flow_that_ended_long_ago_goes_whole(place: Path) -> None:
+    """In small transactions; what is left verifies, and the numbers are known as not kept."""
+    ended, going = flowing.played(30, name="random-0030"), flowing.played(11)
+    async with opened(place) as journal:
+        await journal.add_project(KEY.project, "shop", NOW)
+        for one in (*going.records[:20], *ended.records):
+            await journal.commit_flow(one)
+        later = NOW + timedelta(days=1)
+        assert () == await journal.pruning.old_flows(later)  # its orders are not done
+        await carried_out(journal)
+        assert () == await journal.pruning.old_flows(NOW)
+        (old,) = await journal.pruning.old_flows(later)
+        assert (ended.records[0].key, len(ended.records)) == (old.key, old.count)
+        assert old.bytes > 1000
+
+        counts = []
+        while count := await journal.pruning.drop_flow(old.key, later, 5):
+            counts.append(count)
+            assert verified(place)
+        await journal.pruning.tidy()
+
+        assert len(ended.records) == sum(counts)
+        assert {5} == {*counts[:-1]}
+        assert None is await journal.flow(old.key)
+        assert () == await journal.ended_flows(KEY.project)
+        assert () == await journal.past_nodes(KEY.project, "random-0030")
+        dropped = LeftOut(20, 21 + len(ended.records), "older events are not kept")
+        assert (dropped,) == await journal.left_out()
+        (left,) = await journal.flows()
+        assert (None, going.records[19].after) == (left.unsound, left.flow)
+    with closing(sqlite3.connect(place)) as db:
+        assert [] == db.execute("PRAGMA foreign_key_check").fetchall()
+        for table in ("flows", "plans"):
+            assert [(1,)] == db.execute(f"SELECT count(*) FROM {table}").fetchall()
+        assert {("random-7k2q",)} == {*db.execute("SELECT DISTINCT flow FROM flow_facts")}
+
+
+def verified(place: Path) -> bool:
+    """Return whether a verification finds nothing."""
+    with closing(Recordings(place)) as source:
+        return Verification(source).run().clean
+
+
+async def test_no_event_of_a_flow_that_goes_on_can_be_dropped(place: Path) -> None:
+    """The file itself keeps it."""
+    async with opened(place) as journal:
+        for one in flowing.played(11).records[:9]:
+            await journal.commit_flow(one)
+        with pytest.raises(StoreError, match="append-only"):
+            await journal.pruning.drop_flow(flowing.FLOW, NOW)
+
+        assert 9 == len(await journal.events())
+
+
+async def test_a_flow_whose_request_may_come_again_stays_until_the_next_time(place: Path) -> None:
+    """The answer to it is looked up by its event."""
+    play = flowing.played(3)
+    async with opened(place) as journal:
+        await journal.requests.claim("key", "fingerprint", NOW)
+        for one in play.records:
+            await journal.commit_flow(replace(one, request="key"))
+        assert 0 == await journal.pruning.drop_flow(flowing.FLOW, NOW)
+        assert 0 < await journal.pruning.drop_flow(flowing.FLOW, NOW + timedelta(days=2))
