@@ -28,12 +28,14 @@ from handoffd.cli.pipelines.lookup import (
 from handoffd.cli.wording import plain
 from handoffd.engine.wording import counted
 from handoffd.entrance.place import Place
-from handoffd.errors import Json
+from handoffd.errors import InvalidFile, Json, Problem
 from handoffd.forecast.flows import ORACLES, Budget, Oracle, Sum, everything
 from handoffd.forecast.flows import simulate as simulate_flows
 from handoffd.inspection.pipelines import Found
+from handoffd.kit.programs import PROGRAMS
 from handoffd.protocol.pipelines.bounds import USUAL_ITEMS, bound
 from handoffd.protocol.pipelines.loading import Loaded
+from handoffd.protocol.pipelines.reading import nearest
 from handoffd.protocol.plan import Hold, Plan, Task
 
 MOST_FLOWS: Final = 1_000_000
@@ -77,6 +79,7 @@ def check(place: Place, name: str, flows: int, seed: int, project: str | None, a
     shelf = shelf_of(place, project)
     found = shelf.chosen(name)
     loaded = shelf.loaded(found)
+    check_programs(loaded.plan, found.file)
     budget = Budget(time.monotonic, CHECK_S)
     chances, done = _chances(seed, flows), _progress(flows)
     trial = simulate_flows(loaded.plan, chances, budget=budget, seed=seed, done=done)
@@ -127,6 +130,32 @@ def simulate(
     else:
         print_lines([*simulated(plan, trial, seed), *stuck(name, trial, items)])
     leave(trial)
+
+
+def check_programs(plan: Plan, file: str) -> None:
+    """Refuse a command `handoffd kit NAME` whose program there is not. Raises InvalidFile."""
+    problems = [
+        Problem(
+            file=file,
+            line=task.line or None,
+            key=f"tasks.{place.replace('/', '.tasks.')}.run",
+            message=f"there is no program '{name[:80]}' in the kit",
+            allowed=tuple(PROGRAMS),
+            meant=nearest(name, PROGRAMS),
+        )
+        for place, task in everything(plan.root)
+        if task.kind == "command"
+        for name in _programs_in(task.doer)
+        if name not in PROGRAMS and name != "list"
+    ]
+    if problems:
+        raise InvalidFile(tuple(problems))
+
+
+def _programs_in(command: str | tuple[str, ...]) -> Iterator[str]:
+    words = command.split() if isinstance(command, str) else command
+    if list(words[:2]) == ["handoffd", "kit"]:
+        yield from words[2:3]
 
 
 def tell_crowds(shelf: Shelf) -> None:

@@ -75,7 +75,7 @@ def list_pipelines(place: Place, project: str | None, as_json: bool) -> None:
 
 def _plans(shelf: Shelf) -> Mapping[str, Loaded | InvalidFile]:
     """Return the plan of each pipeline, or what is wrong with it; of the story, that of its step table."""
-    plans = dict(all_loaded(shelf.found))
+    plans = dict(all_loaded(shelf.found, shelf.schemas))
     for name, found in shelf.found.items():
         try:
             if (tabled := shelf.of_table(found)) is not found:

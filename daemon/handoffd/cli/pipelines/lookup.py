@@ -25,6 +25,7 @@ from handoffd.entrance.place import Place
 from handoffd.errors import HandoffdError, InvalidFile, Json, NotFound, Problem, StoreError, remedies
 from handoffd.inspection.own_files import RULES, book_of, is_pipeline, is_there, shipped_layers, table_of
 from handoffd.inspection.pipelines import OWN_FOLDER, SUFFIX, Found, Gathered, file_at, loaded, pipelines_of
+from handoffd.inspection.schemas import schema_ids
 from handoffd.protocol.pipelines.loading import Loaded
 from handoffd.protocol.pipelines.reading import nearest
 
@@ -86,6 +87,11 @@ class Shelf(Struct, frozen=True):
         texts, root = self.trusted or {}, Path(self.root or "/")
         files = sorted(file for file, text in texts.items() if text and is_pipeline(file))
         return [file for file in files if not is_there(root, file)]
+
+    @property
+    def schemas(self) -> tuple[str, ...]:
+        """The schemas that a pipeline can name."""
+        return schema_ids(None if self.root is None else Path(self.root))
 
     @property
     def trust(self) -> str:
@@ -151,7 +157,7 @@ class Shelf(Struct, frozen=True):
         """Return the plan of a pipeline. Raises InvalidFile, with the command that opens the file."""
         folder = self.root if found.origin == "project" else None
         with remedies(folder or os.getcwd()):
-            return loaded(found, self.found)
+            return loaded(found, self.found, self.schemas)
 
     def started(self, found: Found) -> Iterable[str]:
         """Return all pipelines that one may start; none of a broken one."""

@@ -12,6 +12,9 @@ from tests.support.commands import Commands, cells
 
 from handoffd.cli.main import cli
 from handoffd.cli.pipelines.lookup import typed
+from handoffd.errors import InvalidFile
+from handoffd.inspection.pipelines import all_loaded, pipelines_of
+from handoffd.inspection.schemas import schema_ids
 from handoffd.protocol.pipelines.schema import json_schema
 from handoffd.settings.paths import shared
 
@@ -730,3 +733,10 @@ def test_the_schema_is_printed_for_editors(handoffd: Commands) -> None:
     assert json_schema() == printed
     assert {"# yaml-language-server: $schema=../schema/pipeline.schema.json"} == first
     assert json.loads(shared("config", "schema", "pipeline.schema.json").read_text("utf-8")) == printed
+
+
+def test_every_schema_that_a_shipped_pipeline_names_is_there() -> None:
+    """And one that is not there is refused where its pipeline is loaded."""
+    shelf = all_loaded(pipelines_of(Path("/nowhere"), None).found, schema_ids())
+
+    assert [] == [str(one) for one in shelf.values() if isinstance(one, InvalidFile)]
