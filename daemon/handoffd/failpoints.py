@@ -37,14 +37,24 @@ Point = Literal[
     "after_snapshot",
     "before_put_back",
     "after_put_back",
+    "after_flow_commit",
+    "before_task_opened",
+    "after_task_opened",
+    "before_task_end_taken",
+    "after_tree_kept",
+    "before_tree_made",
+    "before_tree_moved",
+    "before_tree_followed",
+    "after_tree_followed",
     "before_effect_done",
     "after_effect_done",
 ]
 """Before and after: a transaction of the journal commits, a file is replaced, a run starts, a track gets
 its executor's end, a clone is made, what a step has done is committed on the story's branch (and before that
 is brought into the project's repository), a landing moves the checkout or the branch, a story's own track
-begins or ends, files are kept, or put back as they were, an order is marked done. The thread that does it
-reaches the point."""
+begins or ends, files are kept, or put back as they were, a flow has decided, or opens a task, or takes its
+end in (and has committed what it did), a tree of a flow is made, its branch is moved, its folder follows the
+branch, an order is marked done. The thread that does it reaches the point."""
 
 POINTS: Final[tuple[Point, ...]] = get_args(Point)
 

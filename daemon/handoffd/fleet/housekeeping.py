@@ -72,6 +72,7 @@ class Housekeeping:
     def __init__(self, services: Services, roots: Callable[[], Iterable[str]]) -> None:
         self._services = services
         self._roots = roots
+        self._workspaces = Workspaces(services)
         self._one = anyio.Lock()
         self._silent: dict[str, Reach] = {}
         """Probes of the projects that did not answer the last time."""
@@ -95,7 +96,7 @@ class Housekeeping:
             return
         problems = list[str]()
         async with self._one:
-            gone = await Workspaces(self._services).make_room(problems)
+            gone = await self._workspaces.make_room(problems)
         if gone:
             log.info("made room for clones", removed=len(gone), bytes=sum(one.bytes for one in gone))
         for problem in problems:
@@ -117,7 +118,7 @@ class Housekeeping:
             then = await self._disposed(runs, needed, folders, problems, dry_run)
             doomed = [self._told(past, why) for past, why in (*first.doomed, *then.doomed)]
             doomed += await self._of_repositories(problems, dry_run)
-            gone, clones = await Workspaces(self._services).clean(problems, dry_run=dry_run)
+            gone, clones = await self._workspaces.clean(problems, dry_run=dry_run)
             doomed += gone
             doomed += await self._of_the_journal(problems, dry_run)
             return Cleaned(
@@ -266,8 +267,27 @@ class Housekeeping:
             what = f"{events} of {old.key.project} ({old.key.track}), before number {old.until}"
             why = f"their stories ended more than {counted(days, 'day')} ago (retention.journal_days)"
             doomed.append(Doomed(kind="events", what=what, project=old.key.project, bytes=old.bytes, why=why))
+        doomed += await self._flows(now, days, problems, dry_run)
         if doomed and not dry_run:
             await pruning.tidy()
+        return doomed
+
+    async def _flows(self, now: datetime, days: float, problems: list[str], dry_run: bool) -> list[Doomed]:
+        """Remove flows that ended long ago, unless they are not what their last event has left."""
+        journal, doomed = self._services.journal, []
+        for old in await journal.pruning.old_flows(now - timedelta(days=days)):
+            try:
+                stored = await journal.flow(old.key)
+                if stored is not None and stored.unsound is not None:
+                    raise _diverged(old.key, stored.seq, stored.unsound)
+                while not dry_run and await journal.pruning.drop_flow(old.key, now):
+                    continue
+            except HandoffdError as error:
+                problems.append(error.message)
+                continue
+            what = f"{counted(old.count, 'event')} of {old.key.project} ({old.key.track}), the flow with them"
+            why = f"it ended more than {counted(days, 'day')} ago (retention.journal_days)"
+            doomed.append(Doomed(kind="events", what=what, project=old.key.project, bytes=old.bytes, why=why))
         return doomed
 
     async def _drop(self, old: Old, now: datetime) -> None:

@@ -22,6 +22,8 @@ from msgspec import Struct
 from handoffd.clock import Clock
 from handoffd.engine.decide import decide
 from handoffd.engine.events import Restored
+from handoffd.engine.flow.decide import decide_flow
+from handoffd.engine.flow.events import FlowPaused
 from handoffd.engine.track import TrackKey
 from handoffd.engine.wording import first_few
 from handoffd.errors import HandoffdError, Locked, Refused
@@ -32,7 +34,7 @@ from handoffd.files.state_file import MAIN, read_state
 from handoffd.inspection.own_files import shipped_layers
 from handoffd.journal.backup import Progress, discard, exchange, inspect_backup, made_ready
 from handoffd.journal.journal import Journal
-from handoffd.journal.records import Record, StoredTrack
+from handoffd.journal.records import FlowRecord, Record, StoredFlow, StoredTrack
 from handoffd.protocol.rulebook import build_rulebook
 from handoffd.protocol.state import render_state
 from handoffd.settings.model import Settings
@@ -107,11 +109,12 @@ async def catch_up(settings: Settings, made: Collection[TrackKey], by: str, cloc
     journal = await Journal.open(settings.journal)
     try:
         late = [one for one in await journal.tracks() if one.key in made]
+        flows = [one for one in await journal.flows() if one.key in made]
         restoring = _Restoring(settings, by, clock.now())
         kept = await to_thread.run_sync(lambda: {run for one in late for run in restoring.latest(one)})
-        return tuple(
-            dict.fromkeys([root for one in late for root in await restoring.hold(journal, one, kept)])
-        )
+        paused = [root for one in late for root in await restoring.hold(journal, one, kept)]
+        paused += [root for one in flows for root in await restoring.pause(journal, one)]
+        return tuple(dict.fromkeys(paused))
     finally:
         await journal.close()
 
@@ -143,17 +146,21 @@ class _Restoring:
         journal = await Journal.open(ready)
         try:
             stored = await journal.tracks()
+            flows = await journal.flows()
             tracks = [one for one in stored if one.unsound is None]
             kept = await to_thread.run_sync(lambda: {run for track in tracks for run in self.latest(track)})
+            kept |= {run for flow in flows if flow.unsound is None for run in commands_of(flow)}
             ended = await self._end_strangers(kept, request)
             flying = {one.track.ledger.dispatch.id for one in tracks if one.track.ledger.dispatch is not None}
             paused = [root for one in tracks for root in await self.hold(journal, one, kept)]
+            paused += [root for one in flows for root in await self.pause(journal, one)]
         finally:
             await journal.close()
+        faults = {one.key: one.unsound for one in stored} | {one.key: one.unsound for one in flows}
         left_out = tuple(
-            Omitted(project=one.key.project, track=one.key.track, why=one.unsound)
-            for one in stored
-            if one.unsound is not None
+            Omitted(project=key.project, track=key.track, why=why)
+            for key, why in faults.items()
+            if why is not None
         )
         return left_out, {
             "paused": tuple(dict.fromkeys(paused)),
@@ -180,7 +187,7 @@ class _Restoring:
     async def _end_strangers(self, kept: set[str], request: Request) -> tuple[str, ...]:
         """End, or refuse, executors that the backup does not know."""
         running = await to_thread.run_sync(_running, self._settings.runs_dir)
-        strangers = {name: run for name, run in running.items() if name.partition(".")[0] not in kept}
+        strangers = {name: run for name, run in running.items() if not {name, name.partition(".")[0]} & kept}
         if strangers and not request.end_executors:
             raise _executors_run(strangers, request.file)
         for run in strangers.values():
@@ -212,6 +219,29 @@ class _Restoring:
             )
         )  # fmt: skip
         return [one.key.project]
+
+    async def pause(self, journal: Journal, one: StoredFlow) -> list[str]:
+        """Pause a flow, so that a person has to resume it; return its root if that is new."""
+        if one.unsound is not None:
+            return []
+        event = FlowPaused(by=f"{self._by} (journal restore)")
+        decision = decide_flow(one.flow, event, one.plan, self._at)
+        if decision.refused is not None:
+            return []  # it is paused already
+        await journal.commit_flow(
+            FlowRecord(
+                project=one.key.project, id=one.flow.id, at=self._at, event=event, before=one.flow,
+                after=decision.flow, orders=decision.orders, reasons=decision.reasons, past=decision.past,
+                why="the journal was restored from a backup", story=one.story,
+            )
+        )  # fmt: skip
+        return [one.key.project]
+
+
+def commands_of(stored: StoredFlow) -> set[str]:
+    """Return the runs that a flow has in flight as commands, by name."""
+    flow = stored.flow
+    return {f"{flow.id}.{flow.nodes[node].number}" for node in flow.busy}
 
 
 def _running(runs_dir: Path) -> dict[str, Run]:

@@ -244,7 +244,8 @@ class Loops:
         """Return a project as the journal records it, with its unfinished orders."""
         journal = self._services.journal
         stored, pending = await journal.tracks([root]), await journal.pending_effects(root)
-        project, before = Project(root, self._services, stored), self._register.awake.get(root)
+        flows, before = await journal.unfinished_flows([root]), self._register.awake.get(root)
+        project = Project(root, self._services, stored, None, flows)
         unheard = project.spent - before.spent if before is not None else Usage()
         self._services.budgets.recorded(root, project.dispatches, unheard)
         return project, pending

@@ -15,6 +15,7 @@ from typing import Protocol, TypeVar
 import anyio
 from anyio import to_thread
 
+from handoffd.engine.flow.flow import FLOWS
 from handoffd.engine.track import Ledger, Track, TrackKey
 from handoffd.errors import StoreError
 from handoffd.files.state_file import MAIN
@@ -159,6 +160,7 @@ async def load(register: Register, services: Services) -> None:
             services.accounts.learn(one.key, Track(ledger=Ledger(limited=one.limited)), now)
     roots = [project.root for project in await journal.projects()]
     owed = {order.key.project for order in await journal.pending_effects()}
+    owed |= {flow.key.project for flow in await journal.unfinished_flows()}
     await make(_enter(roots, by_project(outlines), owed, register), register, services)
 
 
@@ -189,7 +191,7 @@ def _enter(
 
 def row_of(root: str, outlines: Sequence[Outline]) -> Row:
     """Return the row of a project whose folder was not visited yet."""
-    by_name = {one.key.track: one for one in outlines}
+    by_name = {one.key.track: one for one in outlines if not one.key.track.startswith(FLOWS)}
     main = by_name.get(MAIN)
     states = {MAIN: None} | {name: one.digest for name, one in by_name.items()}
     return Row(
@@ -197,7 +199,7 @@ def row_of(root: str, outlines: Sequence[Outline]) -> Row:
         automatic=main is None or main.automatic,
         tracks=tuple(states) if len(states) > 1 else _ONE_TRACK,
         states=states,
-        faults=tuple((one.key.track, fault) for one in outlines for fault in one.faults),
+        faults=tuple((name, fault) for name, one in by_name.items() for fault in one.faults),
     )
 
 
@@ -210,9 +212,11 @@ async def make(roots: Sequence[str], register: Register, services: Services) -> 
         some = roots[begin : begin + _READ_AT_ONCE]
         trusted = await services.journal.trusted(*some)
         stored = by_project(await services.journal.tracks(some))
+        flows = by_project(await services.journal.unfinished_flows(some))
         for root in some:
             texts = trusted.get(root, {})
-            register.get_up(root, Project(root, services, stored.get(root, ()), texts))
+            known, going = stored.get(root, ()), flows.get(root, ())
+            register.get_up(root, Project(root, services, known, texts, going))
 
 
 class _OfTrack(Protocol):

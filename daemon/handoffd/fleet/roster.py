@@ -21,6 +21,8 @@ from handoffd.capacity.accounts import AccountView, Lifted, lift
 from handoffd.capacity.slots import SlotsView
 from handoffd.engine.decision import Result
 from handoffd.engine.events import CauseEnded, LevelChosen, LimitLifted, NoticeGivenUp, Verb
+from handoffd.engine.flow.events import Verb as FlowVerb
+from handoffd.engine.flow.views import NewFlow
 from handoffd.engine.run import Caps, PostCheck, Usage
 from handoffd.engine.track import Track, TrackKey
 from handoffd.engine.views import (
@@ -38,7 +40,7 @@ from handoffd.engine.views import (
     WorkspaceTrial,
     WorkspaceView,
 )
-from handoffd.engine.wording import command_for, repair_command
+from handoffd.engine.wording import command_for, flow_command, repair_command
 from handoffd.errors import Json, Refused, StoreError, remedies
 from handoffd.execute.registry import AUTO, is_own, names_in
 from handoffd.files.state_file import MAIN
@@ -264,6 +266,8 @@ class Roster:
                 found = await self._loops.awake(project)
                 if await found.has_processes():
                     raise _runs(project)
+                if (flow := found.flows.first_open) is not None:
+                    raise Refused(f"the flow {flow} is open", hint=flow_command("abort", flow))
                 view, idle = await self.view(project), not found.running
                 await self._loops.end(project)  # a commit in progress ends first, and may begin an attempt
                 found.dismiss()
@@ -303,6 +307,21 @@ class Roster:
                     message, code="AUTO_IS_SET", hint=command_for(project, "trust") + "  # after editing it"
                 )
             return await found.stories.give(verb, request, story)
+
+    async def start_flow(self, project: str, wanted: NewFlow, by: str, request: str | None) -> str:
+        """Start a flow and return its id. Raises HandoffdError."""
+        with self._register.guest(project):
+            found = await self._workable(project)
+            flow = await found.flows.start(
+                wanted.pipeline, wanted.params, by=by, label=wanted.label, automatic=wanted.automatic,
+                request=request, texts=wanted.texts,
+            )  # fmt: skip
+            return flow.flow.id
+
+    async def give_flow(self, project: str, flow: str, event: FlowVerb, request: str | None) -> None:
+        """Let a flow decide on what a person asks for. Raises HandoffdError."""
+        with self._register.guest(project):
+            await (await self._workable(project)).flows.give(flow, event, request)
 
     async def meant(self, project: str, verb: Verb, story: str | None) -> str | None:
         """Return the story with a track of its own that a verb is for; None: it is for another track."""

@@ -1,8 +1,8 @@
-"""The clones in which stories work: which there are, how large they are, and which of them may go.
+"""The clones in which stories and flows work: which there are, how large they are, and which of them may go.
 
 One goes when nothing of it would be lost: its story is over, all of it is on the story's branch in the
 project's repository, and that is merged, or the clone has been there for long. It is made anew when it is
-needed.
+needed. Of a flow that is over, what no branch has is kept by refs, and a folder that was only read goes.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from typing import TypeVar
 from anyio import to_thread
 from msgspec.structs import replace
 
+from handoffd.engine.flow.decide import waits_for
 from handoffd.engine.track import Track
 from handoffd.engine.views import WorkspaceView
 from handoffd.engine.wording import counted
 from handoffd.errors import HandoffdError, StoreError
 from handoffd.git.branches import StoryBranch
 from handoffd.git.clones import APART, Clone, Clones, clones_in
+from handoffd.git.repository import flow_of
+from handoffd.git.trees import FlowTrees
 from handoffd.journal.retention import Doomed
 from handoffd.project.landing import stories_at_work
 from handoffd.protocol.state import Status
@@ -43,16 +46,16 @@ class Workspaces:
 
     async def views(self, root: str | None = None) -> tuple[WorkspaceView, ...]:
         """Return the clones of one project or of all. Raises StoreError when the journal cannot be read."""
-        wanted = [one for one in await self._of_stories() if root in {None, one.root}]
-        stories = await self._at_work([one.root for one in wanted])
-        return tuple([await self._view(one, stories[one.root].get(one.story)) for one in wanted])
+        wanted = [one for one in await self._listed() if root in {None, one.root}]
+        doing = await self._doing(wanted)
+        return tuple([await self._view(one, doing.get((one.root, one.story))) for one in wanted])
 
     async def clean(
         self, problems: list[str], *, dry_run: bool
     ) -> tuple[list[Doomed], tuple[WorkspaceView, ...]]:
         """Remove the clones that may go, unless it is a dry run; return them, and the ones that stay."""
         doomed, kept = [], []
-        for clone in await self._of_stories():
+        for clone in await self._listed():
             view = await self._removed(clone, problems, dry_run=dry_run)
             if view.kept is None:
                 doomed.append(_doomed(view))
@@ -64,7 +67,7 @@ class Workspaces:
         """Remove clones that may go, the oldest first, until all take what they may; return these."""
         limit, space = self._services.settings.retention.workspaces_gb, self._services.clone_space
         state_dir, gone = self._services.settings.state_dir, list[WorkspaceView]()
-        for clone in sorted(await self._of_stories(), key=lambda one: one.made_at):
+        for clone in sorted(await self._listed(), key=lambda one: one.made_at):
             now_s = self._services.clock.monotonic()
             if await to_thread.run_sync(space.excess, limit, state_dir, now_s) is None:
                 break
@@ -75,11 +78,11 @@ class Workspaces:
 
     async def _removed(self, clone: Clone, problems: list[str], *, dry_run: bool) -> WorkspaceView:
         """Remove a clone if it may go, unless it is a dry run; return it, with why it stays."""
-        stories = await self._at_work([clone.root])
-        view = await self._view(clone, stories[clone.root].get(clone.story), publish=not dry_run)
+        one = clone.root, clone.story
+        view = await self._view(clone, (await self._doing([clone])).get(one), publish=not dry_run)
         if view.kept is not None:
             return view
-        again = (await self._at_work([clone.root]))[clone.root].get(clone.story)
+        again = (await self._doing([clone])).get(one)
         if again is not None:  # it was taken up meanwhile
             return replace(view, kept=again)
         if not dry_run:
@@ -92,13 +95,40 @@ class Workspaces:
         return view
 
     def _remove(self, clone: Clone) -> None:
-        keep_snapshots(clone, self._services)
-        self._clones(clone).remove(clone)
+        services = self._services
+        if clone.workspace.branch is not None:
+            keep_snapshots(clone, services)
+        if (flow := flow_of(clone.story)) is None:
+            self._clones(clone).remove(clone)
+        else:
+            trees = FlowTrees(clone.root, flow, services.settings.state_dir, services.environment)
+            trees.remove(clone, services.clock.now())
 
-    async def _of_stories(self) -> list[Clone]:
-        """Return the clones of stories; landings and trials look after their own."""
+    async def _listed(self) -> list[Clone]:
+        """Return the clones of stories and flows; landings and trials look after their own."""
         found = await to_thread.run_sync(clones_in, self._services.settings.state_dir)
         return [one for one in found if not one.story.startswith(APART)]
+
+    async def _doing(self, clones: Sequence[Clone]) -> dict[tuple[str, str], str]:
+        """Return of each clone whose story or flow is not over, by project and story, what that does."""
+        roots = sorted({one.root for one in clones})
+        stories = await self._at_work(roots)
+        flows = await self._open_flows(roots)
+        found: dict[tuple[str, str], str] = {}
+        for one in clones:
+            flow = flow_of(one.story)
+            doing = stories[one.root].get(one.story) if flow is None else flows.get((one.root, flow))
+            if doing is not None:
+                found[one.root, one.story] = doing
+        return found
+
+    async def _open_flows(self, roots: Sequence[str]) -> dict[tuple[str, str], str]:
+        """Return the flows that have not ended, by project and id, and what each waits for."""
+        stored = await self._services.journal.flows(roots) if roots else ()
+        return {
+            (one.key.project, one.flow.id): f"of the flow {one.flow.id}: {waits_for(one.flow) or 'at work'}"
+            for one in stored
+        }
 
     async def _at_work(self, roots: Sequence[str]) -> dict[str, dict[str, str]]:
         """Return the stories in flight or set aside, by project, and what they do in words."""
@@ -139,13 +169,16 @@ class Workspaces:
 
     def _why_kept(self, clone: Clone, publish: bool) -> str | None:
         settings, services = self._services.settings, self._services
+        if clone.workspace.branch is None:  # nothing of it is ever committed
+            return None
         branch = StoryBranch(clone.root, clone.workspace, settings.state_dir, services.environment)
-        if publish:
-            with suppress(StoreError):
-                branch.publish()
-                branch.keep_others()
-        if (unkept := branch.unkept()) is not None:
-            return unkept
+        if flow_of(clone.story) is None:
+            if publish:
+                with suppress(StoreError):
+                    branch.publish()
+                    branch.keep_others()
+            if (unkept := branch.unkept()) is not None:
+                return unkept
         days = settings.retention.workspaces_days
         if branch.is_landed():
             return None
@@ -171,5 +204,7 @@ def _doing(track: Track, story: str) -> str:
 
 
 def _doomed(view: WorkspaceView) -> Doomed:
-    why = f"its story is over, and all of it is on {view.branch} (retention.workspaces_days)"
+    what = "story" if flow_of(view.story) is None else "flow"
+    where = "it was only read" if view.branch is None else f"all of it is on {view.branch}"
+    why = f"its {what} is over, and {where} (retention.workspaces_days)"
     return Doomed(kind="workspace", what=view.folder, project=view.project, bytes=view.bytes, why=why)

@@ -112,15 +112,19 @@ class Notifier:
         return self._given_terms or terms_of(settings)
 
     # --- what comes in ---------------------------------------------------------------------------
-    def send(self, notice: Notice, order: int | None = None, *, waits: bool = False) -> None:
+    def send(
+        self, notice: Notice, order: int | None = None, *, waits: bool = False, topic: str | None = None
+    ) -> None:
         """Take a notice in; never blocks, never raises.
 
         `order` is the number of the order it comes from: recording the notice completes the order; after a
         crash before that the order is given again. `waits`: it waits for the user until `settle`; for one
-        of an order this follows from its kind, and its track settles it.
+        of an order this follows from its kind, and its track settles it. `topic`: what is settled then, where
+        that is not the notice's track.
         """
         waits = waits or (order is not None and notice.kind in WAITING)
-        self._send(notice, order, Opening(lane=(notice.project, notice.track)) if waits else None)
+        lane = (notice.project, notice.track if topic is None else topic)
+        self._send(notice, order, Opening(lane=lane) if waits else None)
 
     def stand(self, notice: Notice, topic: str) -> None:
         """Take in a lasting matter of a project, until `settle(project, topic)`; never blocks or raises.

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime
-from functools import reduce
+from functools import partial, reduce
 from operator import add
+from pathlib import Path
 from typing import Protocol
 from weakref import proxy
 
@@ -21,42 +22,39 @@ import anyio.abc
 import structlog
 from anyio import to_thread
 from anyio.abc import TaskStatus
-from msgspec import Struct
-from msgspec.structs import replace
 
 from handoffd.capacity.machine import Shortage
 from handoffd.engine.beside import may_land
 from handoffd.engine.decision import Notify
-from handoffd.engine.ends import time_limit_min
 from handoffd.engine.events import (
-    DeadlinePassed,
     Event,
-    ExecutorQuiet,
-    ExecutorStalled,
     Interrupted,
     TrackClosed,
     TrackOpened,
 )
-from handoffd.engine.run import Silence, Usage
-from handoffd.engine.track import Dispatch, Phase, StopReason, Track, TrackKey, is_beside, own_story
+from handoffd.engine.run import Usage
+from handoffd.engine.track import StopReason, Track, TrackKey, is_beside, own_story
 from handoffd.engine.views import WORKABLE, Condition, GateView, Whereabouts
 from handoffd.engine.wording import approving, repair_command
 from handoffd.errors import Foreign, HandoffdError, Locked, StoreError
-from handoffd.execute.base import StartRecord, Vitals
-from handoffd.execute.executor import Idle
-from handoffd.execute.run import Run, adopt, claimed
+from handoffd.execute.run import Run, adopt
 from handoffd.files.state_file import MAIN
-from handoffd.journal.records import PendingEffect, StoredTrack
+from handoffd.flow.flows import Flows
+from handoffd.flow.tasks import flow_of
+from handoffd.inspection.schemas import schema_of
+from handoffd.journal.records import PendingEffect, StoredFlow, StoredTrack
 from handoffd.project.files import ProjectFiles, Trusted
 from handoffd.project.gate import gate_of
 from handoffd.project.landing import Landings
+from handoffd.project.overdue import Deadlines, Stalls
 from handoffd.project.overlap import Overlaps
 from handoffd.project.reconciler import Reconciler
 from handoffd.project.rest import DESK, Activity, Row, TrackActivity, trace_of
 from handoffd.project.stories import Stories
+from handoffd.protocol.delivery import Delivered
+from handoffd.protocol.handoff import Reading
+from handoffd.protocol.json_schema import Schema
 from handoffd.protocol.rules import DONE
-from handoffd.protocol.state import Status
-from handoffd.track.attempts import content_bytes, is_at_rest
 from handoffd.track.committed_state import CommittedState, unsound_in
 from handoffd.track.interpreter import WITH_EXECUTOR
 from handoffd.track.services import Services
@@ -89,7 +87,12 @@ class Project:
     """One root and its tracks, which get their loops from `run`."""
 
     def __init__(
-        self, root: str, services: Services, stored: tuple[StoredTrack, ...], trusted: Trusted | None = None
+        self,
+        root: str,
+        services: Services,
+        stored: tuple[StoredTrack, ...],
+        trusted: Trusted | None = None,
+        flows: tuple[StoredFlow, ...] = (),
     ) -> None:
         self.root = root
         self._services = services
@@ -102,13 +105,19 @@ class Project:
         self.crash: str | None = None  # why it had to be rebuilt
         self.ending = self.leaving = False
         """`leaving`: it leaves as soon as nothing of it runs: the settings no longer name it."""
-        known = {entry.key.track: entry for entry in stored}
+        known = {entry.key.track: entry for entry in stored if flow_of(entry.key) is None}
         self.tracks = {name: self._track(name, known.get(name)) for name in dict.fromkeys((MAIN, *known))}
         """By name; `main` is first. Others come and go with their stories."""
         self._make_room()
         self.stories = Stories(proxy(self), services)
         self.landings = Landings(proxy(self), services)
         self.overlaps = Overlaps(root, self.files, self.tracks, services)
+        self.flows = Flows(root, proxy(self), services, partial(_own_pipelines, proxy(self)))
+        self.flows.load(flows, stored)
+        self._beginning: set[TrackKey] = set()
+        """The tracks of which an attempt is about to begin."""
+        self._crowded: set[str] = set()
+        """The tracks that wait until another one has left their folder."""
         self._tasks: anyio.abc.TaskGroup | None = None
         self._loops: dict[str, anyio.CancelScope] = {}
         self.reconciler = Reconciler(root, services, self.files, self.tracks, self._hints.set)
@@ -129,7 +138,7 @@ class Project:
 
     def is_aborted(self, key: TrackKey) -> bool:
         """Return whether the dispatch in flight of a track was ordered to end permanently."""
-        track = self.tracks.get(key.track)
+        track = next((one for one in self.every_track if one.key == key), None)
         dispatch = track.track.ledger.dispatch if track is not None else None
         return dispatch is not None and dispatch.stop is StopReason.ABORT
 
@@ -162,24 +171,25 @@ class Project:
     @property
     def live_runs(self) -> int:
         """How many processes of ours run for the project, or are about to."""
-        return sum(track.attempts.count for track in self.tracks.values())
+        commands = sum(len(flow.commands) for flow in self.flows.open.values())
+        return commands + sum(track.attempts.count for track in self.every_track)
 
     @property
     def executing(self) -> bool:
         """Whether an executor is in flight whose end is not recorded."""
-        flying = [track.track.ledger.dispatch for track in self.tracks.values()]
+        flying = [track.track.ledger.dispatch for track in self.every_track]
         return any(dispatch is not None and dispatch.phase in WITH_EXECUTOR for dispatch in flying)
 
     @property
     def dispatches(self) -> frozenset[str]:
         """The attempts in flight, by id."""
-        flying = (track.track.ledger.dispatch for track in self.tracks.values())
+        flying = (track.track.ledger.dispatch for track in self.every_track)
         return frozenset(dispatch.id for dispatch in flying if dispatch is not None)
 
     @property
     def spent(self) -> Usage:
         """What its runs have used, as far as their ends are known here."""
-        return self._spent_by(self.tracks.values())
+        return self._spent_by(self.every_track)
 
     def _spent_by(self, tracks: Iterable[TrackSupervisor]) -> Usage:
         """Return what some of its tracks have used; what `main` has taken over already counts there."""
@@ -187,9 +197,34 @@ class Project:
         counts = (one for one in tracks if own_story(one.key) is None or is_beside(beside, one.key.track))
         return reduce(add, (track.track.ledger.spent for track in counts), Usage())
 
-    def room_for(self, key: TrackKey) -> AbstractContextManager[str | None]:
+    @contextmanager
+    def room_for(self, key: TrackKey) -> Iterator[str | None]:
         """Have room for an attempt of a track that is about to begin; in words, why there is none."""
-        return self.stories.room_for(key.track)
+        if (other := self._in_the_same_folder(key)) is not None:
+            self._crowded.add(key.track)
+            yield other
+            return
+        stories = self.stories.room_for(key.track) if key.track in self.tracks else nullcontext()
+        self._beginning.add(key)
+        try:
+            with stories as crowd:
+                yield crowd
+        finally:
+            self._beginning.discard(key)
+
+    def _in_the_same_folder(self, key: TrackKey) -> str | None:
+        """Return what a task of a flow, and another track, do in the same folder, in words; None: nothing.
+
+        The only folder that several can mean is the project's own.
+        """
+        tracks = {track.key: track for track in self.every_track}
+        mine = tracks[key].workspace.folder
+        for other, track in tracks.items():
+            of_flows = key.track not in self.tracks or other.track not in self.tracks
+            busy = other in self._beginning or track.track.ledger.dispatch is not None
+            if other != key and busy and of_flows and track.workspace.folder == mine:
+                return f"{track.what} is worked on in the same folder"
+        return None
 
     async def overlap(self, key: TrackKey) -> Shortage | None:
         """Return that a story, before its first attempt at code, waits for one with the same files."""
@@ -220,7 +255,26 @@ class Project:
 
     def spent_beside(self, key: TrackKey) -> Usage:
         """Return what the runs of its other tracks have used, as far as their ends are known here."""
-        return self._spent_by(track for track in self.tracks.values() if track.key != key)
+        return self._spent_by(track for track in self.every_track if track.key != key)
+
+    @property
+    def every_track(self) -> tuple[TrackSupervisor, ...]:
+        """The tracks of its stories, and the ones that work on tasks of its flows."""
+        return (*self.tracks.values(), *self.flows.tracks)
+
+    def schema(self, name: str) -> Schema | None:
+        """Return the schema of files that tasks of flows hand over; None: there is none. Blocks."""
+        with suppress(HandoffdError):
+            found = schema_of(name, Path(self.root))
+            return None if found is None else found.document
+        return None
+
+    async def furnish(self, track: Track) -> None:
+        """Leave the folder as it is: a story finds there what its last step has left."""
+
+    async def delivered(self, track: Track, reading: Reading) -> Delivered | None:
+        """Return None: a story delivers nothing beside its hand-off."""
+        return None
 
     @property
     def main(self) -> TrackSupervisor:
@@ -234,8 +288,8 @@ class Project:
 
     @property
     def running(self) -> bool:
-        """Whether an attempt of ours is in flight."""
-        return bool(self.dispatches)
+        """Whether an attempt of ours, or a command of a flow, is in flight."""
+        return bool(self.dispatches) or any(flow.commands for flow in self.flows.open.values())
 
     # --- its loop --------------------------------------------------------------------------------
     def touched(self) -> None:
@@ -248,7 +302,7 @@ class Project:
         Ends as well when `rest` takes it in, which is asked after a calm.
         """
         try:
-            for track in self.tracks.values():
+            for track in self.every_track:
                 track.occupy()  # what an earlier daemon started
             await self.look()
             while not self.files.loaded:  # by whose rules, with which tests? Nothing is judged before
@@ -259,6 +313,7 @@ class Project:
                     track.occupy()  # by now it is known which group it belongs to
                     mine = tuple(order for order in pending if order.key == track.key)
                     await self._tasks.start(self._attend, track, mine, name=self._loop_of(track))
+                await self.flows.begin(self._tasks, pending)
                 self.begun.set()
                 await self._tend()
                 while await self._next_hint(rest):
@@ -268,6 +323,7 @@ class Project:
         finally:
             self._tasks = None
             self._loops.clear()
+            self.flows.end()
             self.begun.clear()
             self.close()
 
@@ -322,13 +378,18 @@ class Project:
 
     def stirred(self) -> None:
         """Take note that a track has decided something: another one may begin or end with that."""
+        crowded, self._crowded = self._crowded, set()
+        for track in self.every_track:
+            if track.key.track in crowded:
+                track.wake()
         if self.stories.in_play or self.lands_by_itself:
             self._hints.set()
 
     def post(self, track: str, event: Event) -> None:
         """Post an event to a track; ignored if the track is unknown."""
-        if track in self.tracks:
-            self.tracks[track].post(event)
+        found = next((one for one in self.every_track if one.key.track == track), None)
+        if found is not None:
+            found.post(event)
 
     def close(self) -> None:
         """Let go of the project; one that rests keeps its claim on its folder."""
@@ -338,8 +399,10 @@ class Project:
         """End the supervision of the project permanently."""
         self.reconciler.over = True
         self.close()
-        for track in self.tracks.values():
+        for track in self.every_track:
             track.close()
+        for flow in self.flows.open.values():
+            flow.close()
 
     async def _next_hint(self, rest: Rest | None = None) -> bool:
         """Return True when there is a hint, False when `rest` has taken the project in."""
@@ -352,7 +415,7 @@ class Project:
                     await anyio.sleep(_GATHER_S)
                 self._hints.clear()
                 return True
-            if rest is not None and rest.take_in(self):
+            if rest is not None and not self.flows.open and rest.take_in(self):
                 return False
             calm_s = min(calm_s * 2, _LONGEST_CALM_S)
 
@@ -406,7 +469,10 @@ class Project:
     async def end_executors(self, by: str) -> None:
         """End all our processes in it, and dispatch nothing more."""
         self.ending = True
-        for track in tuple(self.tracks.values()):
+        for flow in self.flows.open.values():
+            for run in tuple(flow.commands.values()):  # its order stays, so it is made again
+                run.stop()
+        for track in self.every_track:
             dispatch = track.track.ledger.dispatch
             if dispatch is None:
                 for run in tuple(track.attempts.live.values()):  # the set-up of a clone
@@ -430,7 +496,7 @@ class Project:
         """Take the project's lock if need be, and look at everything that others may have written."""
         await self.reconciler.look()
         if self.begun.is_set() and self.workable:
-            for track in tuple(self.tracks.values()):
+            for track in self.every_track:
                 await track.look_at_faults()  # its own files may name another executor
 
     async def has_unfinished_git(self) -> bool:
@@ -454,147 +520,18 @@ class Project:
     async def poll(self) -> None:
         """Find overdue and idle attempts, and everything else that no hint reports."""
         if self.begun.is_set():
-            for track in tuple(self.tracks.values()):
+            for track in self.every_track:
                 track.remind()
                 await track.look_at_faults()
                 await track.place.keep_again(track.track)
                 # A file that a person must fix is not overwritten.
                 await self.deadlines.check(track, external=self.condition != "invalid_state")
                 await self._stalls.check(track, self.files.settings.stall_min)
+            await self.flows.poll()
         troubled = any(track.committed.trouble for track in self.tracks.values())
         if troubled or not self.workable or self.landings.tries_again:
             self.touched()
 
 
-# --- overdue attempts and idle executors --------------------------------------------------------------
-# This reads the daemon's own records only, never the project's folder: a hanging folder must not hold up the
-# deadlines of other projects. Each finding becomes a fact for its track; `engine/ends.py` decides what
-# follows.
-#
-# A silence is remembered in memory only. A restarted daemon waits for the whole limit again: ending an idle
-# agent late is harmless, ending a working one is not. For the same reason two looks never count for more than
-# the poll interval: while the machine sleeps, or this process is stopped, no executor shows a sign of life.
-class Deadlines:
-    """Measures how long the attempts of one project have been running."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
-        self._begun: dict[TrackKey, tuple[datetime, float]] = {}
-        """For attempts of others: what STATE.json says, and the monotonic second that was at first sight."""
-
-    async def check(self, track: TrackSupervisor, *, external: bool = True) -> None:
-        """Report to a track that its time is over, and end what does not end by itself.
-
-        Without `external`, attempts that others started are left alone.
-        """
-        if track.attempts.live:
-            await to_thread.run_sync(track.attempts.end_overdue)
-        elapsed_min = await self.elapsed_min(track)
-        dispatch = track.track.ledger.dispatch
-        limit_min = time_limit_min(track.track)
-        if elapsed_min is None or not limit_min:
-            return
-        if elapsed_min > limit_min and (dispatch is not None or external):
-            name = dispatch.id if dispatch is not None else None
-            track.post(DeadlinePassed(dispatch=name, elapsed_min=elapsed_min, limit_min=limit_min))
-
-    async def elapsed_min(self, track: TrackSupervisor) -> float | None:
-        """Return for how long an attempt has been running; None when none is.
-
-        Our own by a clock that jumps of wall time do not touch; others by what STATE.json says when
-        they are first seen, and from then on by the same clock.
-        """
-        state, dispatch = track.track.state, track.track.ledger.dispatch
-        if state is None or state.status is not Status.RUNNING:
-            return None
-        if dispatch is not None:
-            start = await to_thread.run_sync(self._start_record, dispatch.id)
-            return (self._services.clock.monotonic() - start.monotonic) / 60 if start else 0.0
-        if state.dispatched_at is None:
-            return None
-        return max((self._services.clock.monotonic() - self._begin(track.key, state.dispatched_at)) / 60, 0.0)
-
-    def _begin(self, key: TrackKey, dispatched_at: datetime) -> float:
-        """Return the monotonic second at which an attempt of others began."""
-        known = self._begun.get(key)
-        if known is None or known[0] != dispatched_at:
-            age_s = (self._services.clock.now() - dispatched_at).total_seconds()
-            known = self._begun[key] = (dispatched_at, self._services.clock.monotonic() - age_s)
-        return known[1]
-
-    def _start_record(self, dispatch: str) -> StartRecord | None:
-        run = claimed(self._services.run_dir(dispatch))
-        return run.start_record() if run is not None else None
-
-
-# --- executors that stand still -----------------------------------------------------------------------
-LONGEST_GAP = 2.0
-"""How many intervals of the poller two looks count for, at most."""
-
-
-class Watch(Struct, frozen=True, kw_only=True):
-    """What is known of one run: how it was at its last sign of life, and for how long that has been so."""
-
-    dispatch: str
-    since: Vitals
-    looked_at: float
-    quiet_s: float = 0.0
-    warned: bool = False
-
-    def after(self, vitals: Vitals, now: float, longest_s: float, idle: Idle) -> Watch:
-        """Return the watch after one more look, at second `now`; a gap counts for `longest_s` at most."""
-        quiet_s = self.quiet_s + min(max(now - self.looked_at, 0.0), longest_s)
-        if is_at_rest(self.since, vitals, quiet_s, idle):
-            return replace(self, looked_at=now, quiet_s=quiet_s)
-        return replace(self, since=vitals, looked_at=now, quiet_s=0.0)
-
-    def silence(self, vitals: Vitals, limit_min: float, idle: Idle) -> Silence:
-        """Return the measurements since the last sign of life, for notices."""
-        return Silence(
-            quiet_min=self.quiet_s / 60,
-            limit_min=limit_min,
-            output_bytes=vitals.output_bytes,
-            cpu_s=abs(vitals.cpu_s - self.since.cpu_s),
-            written_bytes=abs(vitals.written_bytes - self.since.written_bytes),
-            received_bytes=content_bytes(self.since, vitals, idle),
-        )
-
-
-class Stalls:
-    """Watches the executors of one project's tracks."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
-        self._watches: dict[TrackKey, Watch] = {}
-
-    async def check(self, track: TrackSupervisor, stall_min: float | None) -> None:
-        """Look at a track's executor: warn at half of `stall_min` (None: the daemon's), end it after all."""
-        limit_min = self._services.settings.execute.stall_min if stall_min is None else stall_min
-        dispatch = track.track.ledger.dispatch
-        run = _executing(track, dispatch)
-        if dispatch is None or run is None or not limit_min:
-            self._watches.pop(track.key, None)
-            return
-        vitals = await to_thread.run_sync(run.vitals, self._services.launcher.witness)
-        idle = self._services.executors.idle(dispatch.executor)
-        watch = self._watches[track.key] = self._look(track.key, dispatch.id, vitals, idle)
-        if watch.quiet_s >= limit_min * 60:
-            silence = watch.silence(vitals, limit_min, idle)
-            track.post(ExecutorStalled(dispatch=dispatch.id, silence=silence))
-        elif watch.quiet_s >= limit_min * 30 and not watch.warned:
-            self._watches[track.key] = replace(watch, warned=True)
-            silence = watch.silence(vitals, limit_min, idle)
-            track.post(ExecutorQuiet(dispatch=dispatch.id, silence=silence))
-
-    def _look(self, key: TrackKey, dispatch: str, vitals: Vitals, idle: Idle) -> Watch:
-        now, known = self._services.clock.monotonic(), self._watches.get(key)
-        if known is None or known.dispatch != dispatch:
-            return Watch(dispatch=dispatch, since=vitals, looked_at=now)
-        return known.after(vitals, now, LONGEST_GAP * self._services.settings.schedule.poll_s, idle)
-
-
-def _executing(track: TrackSupervisor, dispatch: Dispatch | None) -> Run | None:
-    """Return the run of a dispatch whose executor is at work; None of one that is begun, ended or checked."""
-    if dispatch is None or dispatch.phase is not Phase.EXECUTING:
-        return None
-    return track.attempts.live.get(dispatch.id)
+def _own_pipelines(project: Project) -> Mapping[str, str]:
+    return project.files.pipelines

@@ -25,6 +25,7 @@ from handoffd.engine.wording import (
     bringing_back,
     command_for,
     first_few,
+    flow_command,
     repair_command,
     throwing_away,
     why_in_words,
@@ -247,7 +248,25 @@ def _paused(fleet: Fleet) -> Iterator[WaitingStory]:
                 )  # fmt: skip
 
 
+def _flows(fleet: Fleet) -> Iterator[WaitingStory]:
+    """Yield the questions of flows, and the flows that go on when a person does something."""
+    for flow in (flow for view in fleet.views for flow in view.flows):
+        for asked in flow.questions:
+            why = f"{asked.text} ({asked.why})" if asked.why else asked.text
+            yield WaitingStory(
+                project=flow.project, name=flow.name, story=flow.flow, step=asked.node or None, why=why,
+                since=asked.since, command=flow_command("show", flow.flow),
+            )  # fmt: skip
+        if not flow.questions and flow.next_command is not None:
+            why = flow.waits_for or flow.state
+            yield WaitingStory(
+                project=flow.project, name=flow.name, story=flow.flow, step=None, why=why, since=None,
+                command=flow.next_command,
+            )  # fmt: skip
+
+
 def _waiting(fleet: Fleet) -> Iterator[WaitingStory]:
+    yield from _flows(fleet)
     for view in fleet.views:
         if view.condition not in WORKABLE:
             command = repair_command(view.project, view.condition) or command_for(view.project, "status")

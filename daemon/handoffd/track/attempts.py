@@ -222,7 +222,9 @@ class Attempts:
                 await anyio.sleep(AWAY_LOOK_S)
         wrote = await self._wrote(self._services.run_dir(dispatch))
         invented = await to_thread.run_sync(_invented, left, wrote, self._workspace().folder)
-        self._post(replace(left, wrote=wrote, untouched=(*left.untouched, *invented)))
+        delivered = await self._home.delivered(track(), left.reading)
+        untouched = (*left.untouched, *invented)
+        self._post(replace(left, wrote=wrote, untouched=untouched, delivered=delivered))
         reached("after_exit_taken")
 
     def _tell_of_survivors(self, dispatch: str, record: ExitRecord) -> None:

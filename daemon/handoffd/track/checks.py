@@ -28,12 +28,12 @@ from handoffd.execute.checks import (
     MAX_TRIES,
     CheckContext,
     check_run,
+    command_spec,
     files_changed_since,
     post_check_run,
     post_check_spec,
     read_test_output,
     ready_test_run,
-    setup_spec,
     test_run_spec,
     tried_again,
 )
@@ -80,7 +80,7 @@ class Checks:
         """Run the tests and keep their results for this story; return the fact."""
         fault = None
         try:
-            context = self._context(check_run(order.dispatch, "baseline"), order.story, "baseline", 1)
+            context = self.context(check_run(order.dispatch, "baseline"), order.story, "baseline", 1)
             record, report = await self._test(context, timeout_s)
             fault = with_end(report.problem, last_line(record.tail)) if report.problem else None
             if fault is None:
@@ -128,7 +128,7 @@ class Checks:
 
         What failed before `story` began does not count against it. `look` sees the folder of the run.
         """
-        context = self._context(name, None, "trial", 1)
+        context = self.context(name, None, "trial", 1)
         body = await self._services.journal.load_baseline(self._key, story) if story is not None else None
         baseline = evidence.decode(body) if body is not None else None
         try:
@@ -145,8 +145,8 @@ class Checks:
 
     async def set_up(self, name: str, folder: str, command: tuple[str, ...], limit_s: float) -> ExitRecord:
         """Run what makes a workspace ready, as a run called `name`, or find it again; wait for its end."""
-        context = self._context(name, None, "setup", 1, folder)
-        return await self._once(context, setup_spec(context, command, limit_s))
+        context = self.context(name, None, "setup", 1, folder)
+        return await self._once(context, command_spec(context, command, limit_s))
 
     @property
     def environment(self) -> dict[str, str]:
@@ -158,7 +158,7 @@ class Checks:
         )
 
     async def _tests(self, order: RunChecks, since_ns: int) -> TestEvidence:
-        context = self._context(check_run(order.dispatch, "tests"), order.story, order.step, order.attempt)
+        context = self.context(check_run(order.dispatch, "tests"), order.story, order.step, order.attempt)
         kept = await self._services.journal.load_baseline(self._key, order.story)
         baseline = evidence.decode(kept) if kept is not None else None
         red = (baseline or Baseline()).red_at(order.red)
@@ -266,7 +266,7 @@ class Checks:
         """
         name = check_run(order.dispatch, "second")
         copy = self._services.run_dir(name) / "tree"
-        context = self._context(name, order.story, order.step, order.attempt)
+        context = self.context(name, order.story, order.step, order.attempt)
         if claimed(context.run_dir) is None:  # else an earlier daemon has begun it
             lacking = made[0] if made else await self._copied(copy, red)
             if lacking is not None:
@@ -310,7 +310,7 @@ class Checks:
 
     async def _post_check(self, order: RunChecks, name: str | None, command: str) -> PostCheck:
         run_id = post_check_run(order.dispatch, name)
-        context = self._context(run_id, order.story, order.step, order.attempt)
+        context = self.context(run_id, order.story, order.step, order.attempt)
 
         async def spec(at: CheckContext) -> RunSpec:
             return post_check_spec(at, command, order.post_check_timeout_s)
@@ -346,9 +346,10 @@ class Checks:
         finally:
             self.live.pop(context.run_id, None)
 
-    def _context(
+    def context(
         self, run_id: str, story: str | None, step: str, attempt: int, folder: str | None = None
     ) -> CheckContext:
+        """Return where a run of a check is, and what it gets."""
         folder = folder or self._workspace().folder
         return CheckContext(
             run_id=run_id,

@@ -12,11 +12,8 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 
-import anyio
 import structlog
 from anyio import to_thread
-from anyio.abc import TaskStatus
-from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
 from handoffd.engine.decision import Decision
 from handoffd.engine.events import Event, ExecutorExited, SpawnRefused
@@ -29,16 +26,13 @@ from handoffd.files.rooted import visiting
 from handoffd.files.state_file import write_state
 from handoffd.journal.records import Committed, PendingEffect, Record, StoredTrack
 from handoffd.protocol.state import State, render_state
+from handoffd.track.inbox import FINISH_LIMIT_S, Commits
 from handoffd.track.services import Services
 
 log = structlog.get_logger(__name__)
 
-FINISH_LIMIT_S = 5.0
-"""How long a commit may go on when its track ends. A disk that answers needs milliseconds; one that hangs
-must not hold up the stop of the daemon, which systemd kills after a minute."""
 
-
-class CommittedState:
+class CommittedState(Commits):
     """One track as last committed. `digest`: of the STATE.json that belongs there by the journal."""
 
     def __init__(
@@ -48,9 +42,14 @@ class CommittedState:
         digest: str | None,
         services: Services,
         finish_limit_s: float = FINISH_LIMIT_S,
+        *,
+        sole: bool = False,
     ) -> None:
+        super().__init__(finish_limit_s)
         self.key = key
         self.track = track
+        self._sole = sole
+        """Whether its STATE file is only shown: an edit of it counts for nothing, and is written over."""
         self.beside = False
         """Whether the project has other tracks: then its STATE file is among theirs."""
         self.digest = digest
@@ -66,17 +65,11 @@ class CommittedState:
         """The digests of which STATE.json had one when it was last looked at; None: it was not."""
         self.left_alone = False
         """Whether STATE.json was not written since someone else had just done so: a look takes that up."""
-        self.stuck: str | None = None
-        """Why a fact that must not be lost waits for the journal, while it does."""
         self.unsound: StoreError | None = None
         """Why nothing is decided on it: the journal's row is not as its last event has left it."""
         self._rendered: tuple[State, str] | None = None
         """The state that was rendered last, which never changes, and its text."""
         self._writing = asyncio.Lock()
-        self._finish_limit_s = finish_limit_s
-        self._shielded = False
-        """Whether `finish` waits for the end of the track."""
-        self._committing: anyio.CancelScope | None = None
         self._services = services
         self._log = log.bind(project=key.project, track=key.track)
         services.accounts.learn(key, track, services.clock.now())
@@ -116,36 +109,9 @@ class CommittedState:
         if decision.track == self.track and not decision.effects and not decision.memorable:
             self._log.debug("nothing to do", fact=event.kind, why=decision.why)
             return ()
-        async with self._kept_whole():
+        async with self.kept_whole():
             committed = await self._record(event, decision, request, then)
         return committed.effects
-
-    async def finish(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Wait until cancelled; a commit that is cancelled at the same time then has some seconds to end.
-
-        Cut off at once, it would leave a decision in the journal that its caller and STATE.json do not show.
-        """
-        self._shielded = True
-        try:
-            task_status.started()
-            await anyio.sleep_forever()
-        finally:
-            self._shielded = False
-            if self._committing is not None:
-                self._committing.deadline = anyio.current_time() + self._finish_limit_s
-
-    @asynccontextmanager
-    async def _kept_whole(self) -> AsyncIterator[None]:
-        """Let a commit end though its task is cancelled, within the limit that `finish` sets."""
-        await checkpoint_if_cancelled()  # nothing new is committed then
-        self._committing = scope = anyio.CancelScope(shield=self._shielded)
-        try:
-            with scope:
-                yield
-        finally:
-            self._committing = None
-        if scope.cancelled_caught:
-            await checkpoint()  # the shield is down: this raises the cancellation of the task
 
     async def _record(
         self, event: Event, decision: Decision, request: str | None, then: Callable[[], None] | None
@@ -268,7 +234,7 @@ class CommittedState:
 
     async def _write(self, text: str, *, freely: bool, then: Callable[[], None] | None = None) -> None:
         """Write STATE.json; unless `freely`, not over what someone has written since the last look at it."""
-        self.digest, over = digest_of(text.encode()), None if freely else self._lies
+        self.digest, over = digest_of(text.encode()), None if freely or self._sole else self._lies
         if over is not None:
             self._lies = (*over, self.digest)  # when it fails, the file is one of both
 

@@ -20,6 +20,7 @@ from anyio import to_thread
 from handoffd.capacity.budgets import Flight
 from handoffd.engine.decision import (
     AppendHistory,
+    Effect,
     MeasureBaseline,
     Notify,
     RunChecks,
@@ -87,6 +88,7 @@ class Interpreter:
     async def perform(self, pending: PendingEffect) -> None:
         """Do what an order says, or begin it; lasting work goes on in the track's task group."""
         effect = pending.effect
+        assert isinstance(effect, Effect), "a track has no orders of a flow"
         match effect:
             case Spawn():
                 self._inbox.begin(f"spawn {effect.dispatch}", lambda: self._spawn(effect, pending.id))

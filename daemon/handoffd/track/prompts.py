@@ -23,11 +23,12 @@ from handoffd.errors import HandoffdError
 from handoffd.execute.registry import AUTO, no_agent
 from handoffd.files.atomic import replace_text
 from handoffd.files.errors import storage_error
-from handoffd.files.rooted import visiting
+from handoffd.files.rooted import visiting, write_project_file
 from handoffd.git.clones import Clones
 from handoffd.git.repository import unfinished_in
 from handoffd.inspection.own_files import templates_for, warmed
 from handoffd.inspection.project_status import prerequisites
+from handoffd.protocol.json_schema import Schema
 from handoffd.protocol.prompt import (
     PromptCheck,
     PromptContext,
@@ -38,6 +39,7 @@ from handoffd.protocol.prompt import (
 )
 from handoffd.protocol.rules import Language, Rule, RuleBook, localized
 from handoffd.protocol.story import expand
+from handoffd.protocol.task_prompt import TASK_FILE, TaskContext, render_task_prompt, task_document
 from handoffd.track.ai_folder import prepare
 from handoffd.track.services import Files, Services
 
@@ -75,9 +77,16 @@ class PromptTooSlowError(HandoffdError):
 class Prompts:
     """Makes the prompts of one track."""
 
-    def __init__(self, key: TrackKey, files: Files, services: Services) -> None:
+    def __init__(
+        self,
+        key: TrackKey,
+        files: Files,
+        services: Services,
+        schema: Callable[[str], Schema | None] = lambda _: None,
+    ) -> None:
         self._key = key
         self._files = files
+        self._schema = schema
         self._services = services
 
     def resumes(self, track: Track, name: str) -> bool:
@@ -111,8 +120,23 @@ class Prompts:
         ours_s, templates = warmed(language), templates_for(self._key.project)
         if limit_s := cpu_limit_s(templates, ours_s):
             meter.limit(limit_s)
-        text = render_prompt(context, templates)
+        text = self._text(track, context, templates)
         return text, tuple(f"{path} is missing" for path in context.missing)
+
+    def _text(self, track: Track, context: PromptContext, templates: PromptTemplates) -> str:
+        """Return the prompt of a step; of a task of a flow, with all that this was given."""
+        told = self._told(track, context)
+        return render_prompt(context, templates) if told is None else render_task_prompt(told, templates)
+
+    def _told(self, track: Track, context: PromptContext) -> TaskContext | None:
+        """Return the part of the prompt about a task of a flow; None: the track works for none."""
+        task = track.ledger.task
+        if task is None:
+            return None
+        delivery = self._files.rules.steps[context.step].delivers
+        asked = () if delivery is None else (rule.schema_id for rule in delivery.out.values())
+        known = {name: schema for name in asked if name and (schema := self._schema(name)) is not None}
+        return TaskContext(prompt=context, brief=task.brief, delivery=delivery, schemas=known)
 
     def _left_out(self, track: Track) -> str | None:
         """Return what an agent has to do with files of its clone that are in no commit."""
@@ -171,6 +195,7 @@ class Prompts:
         with visiting(Path(self._key.project)):
             text, _ = self._rendered(track, dispatch, meter)
             self._write(dispatch, text)
+            self._write_task(track, dispatch)
 
     def _require(self, executor: str) -> None:
         book = self._services.executors
@@ -186,6 +211,17 @@ class Prompts:
             raise storage_error("make the folder", run_dir, error) from error
         replace_text(Path(run_dir, PROMPT), text, durable=False)
         prepare(self._key.project, dispatch, text)
+
+    def _write_task(self, track: Track, dispatch: str) -> None:
+        """Lay what a task of a flow asks for beside the files of its hand-off, for programs."""
+        if (task := track.ledger.task) is None:
+            return
+        language = self._files.settings.language or self._services.settings.language
+        context = prompt_context(self._key, track, dispatch, self._files.rules, language)
+        told = self._told(track, context)
+        assert told is not None
+        folder = Path(track.works_in(self._key.project).folder)
+        write_project_file(folder, TASK_FILE, task_document(told, task.values), durable=False)
 
 
 # --- from a track to the values of its prompt --------------------------------------------------------

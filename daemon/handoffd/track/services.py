@@ -54,6 +54,9 @@ from handoffd.inspection.own_files import Texts
 from handoffd.journal.journal import Journal
 from handoffd.metrics.recorder import Recorder, Uncounted
 from handoffd.notify.notifier import Notifier
+from handoffd.protocol.delivery import Delivered
+from handoffd.protocol.handoff import Reading
+from handoffd.protocol.json_schema import Schema
 from handoffd.protocol.rules import RuleBook
 from handoffd.settings.model import ProjectSandbox, ProjectSettings, Settings
 from handoffd.settings.paths import default_files, shared
@@ -277,8 +280,13 @@ def _own_programs(argv: Sequence[str]) -> tuple[str, ...]:
 class Files(Protocol):
     """A project's own files: `settings` and `rules` are the last valid ones."""
 
-    settings: ProjectSettings
-    rules: RuleBook
+    @property
+    def settings(self) -> ProjectSettings:
+        """What it sets for itself."""
+
+    @property
+    def rules(self) -> RuleBook:
+        """Its step table."""
 
     async def refresh(self) -> bool:
         """Take over what changed on the disk; return whether anything did. Raises StoreError."""
@@ -290,8 +298,9 @@ class Files(Protocol):
 class Home(Protocol):
     """The project a track belongs to."""
 
-    ending: bool
-    """The daemon ends its executors: what is stopped now is carried out by the next daemon."""
+    @property
+    def ending(self) -> bool:
+        """Whether the daemon ends its executors: what is stopped now is carried out by the next daemon."""
 
     @property
     def files(self) -> Files:
@@ -337,6 +346,15 @@ class Home(Protocol):
 
     def is_aborted(self, key: TrackKey) -> bool:
         """Return whether the dispatch in flight of a track was ordered to end permanently."""
+
+    def schema(self, name: str) -> Schema | None:
+        """Return the schema of files that tasks of flows hand over; None: there is none. Blocks."""
+
+    async def furnish(self, track: Track) -> None:
+        """Prepare a track's folder for an attempt that is about to begin. Raises StoreError."""
+
+    async def delivered(self, track: Track, reading: Reading) -> Delivered | None:
+        """Return what is there of all that a task of a flow has to deliver; None: it works for none."""
 
 
 class Inbox(Protocol):

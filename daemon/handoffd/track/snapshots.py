@@ -44,6 +44,7 @@ from handoffd.git.labels import (
     STARTED,
     Label,
     Snapshot,
+    is_kept,
     label_of,
     of_this_life,
     since_decision,
@@ -188,9 +189,8 @@ class TrackSnapshots:
         """
         dispatch, ledger = track.ledger.dispatch, track.ledger
         rule = rules.steps.get(dispatch.step) if dispatch is not None else None
-        if rule is None or dispatch is None or not ledger.automatic or dispatch.stop is StopReason.ABORT:
+        if rule is None or dispatch is None or not is_kept(ledger) or dispatch.stop is StopReason.ABORT:
             return None
-
         trusted, looked = await self._trusted(), list[Worktree]()
 
         def work() -> Wrote:

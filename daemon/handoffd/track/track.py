@@ -1,18 +1,14 @@
 """One track's consumer: facts in, one at a time; decided, committed, projected, carried out.
 
-Nothing else changes the track. Watcher, poller, executors and people only put facts into
-its inbox. The order of every step is the promise: after the commit the decision has happened,
-even if this process dies; before it, nothing has.
+Nothing else changes the track. Watcher, poller, executors and people only put facts into its inbox.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Mapping
 from functools import partial
 from shlex import quote
-from typing import Any
 from weakref import proxy
 
 import anyio
@@ -32,7 +28,7 @@ from handoffd.engine.run import End
 from handoffd.engine.story_texts import named
 from handoffd.engine.track import Track, Workspace
 from handoffd.engine.wording import command_for
-from handoffd.errors import HandoffdError, Refused, StoreError
+from handoffd.errors import HandoffdError, StoreError
 from handoffd.execute.base import StartRecord
 from handoffd.execute.meter import Live, noted
 from handoffd.execute.registry import is_unknown
@@ -41,7 +37,7 @@ from handoffd.journal.records import PendingEffect
 from handoffd.protocol.rules import RuleBook
 from handoffd.track.attempts import Attempts
 from handoffd.track.committed_state import CommittedState
-from handoffd.track.inbox import Question, Questions, must_not_be_lost
+from handoffd.track.inbox import Consumer, Question
 from handoffd.track.interpreter import Interpreter
 from handoffd.track.reach import Reach
 from handoffd.track.services import Home, Services
@@ -51,15 +47,19 @@ from handoffd.track.workspace import TrackWorkspace
 
 log = structlog.get_logger(__name__)
 
+_Question = Question[Event, Decision]
 RETRY_S = 5.0
 """How long a fact waits at most for a journal that cannot be written, before it is tried again."""
 
 
-class TrackSupervisor:
+class TrackSupervisor(Consumer[Event, Decision]):
     """The one place where a track changes."""
+
+    committed: CommittedState
 
     def __init__(self, committed: CommittedState, home: Home, services: Services, retry_s: float) -> None:
         self.key = key = committed.key
+        super().__init__(log.bind(project=key.project, track=key.track))
         self.retry_s = retry_s
         self.committed = committed
         self._home = home
@@ -72,79 +72,28 @@ class TrackSupervisor:
         self._shortage: Shortage | None = None
         self._waits_for_another = False
         """Whether its story waits for another one that means the same files."""
-        self._questions = Questions()
-        self._alone = asyncio.Lock()
-        """Held while a verb decides without a loop, so that one is not begun meanwhile."""
         self._rules: RuleBook | None = None
         """By what the attempt in flight was begun, and will be judged; None: there is none, or not known."""
         self._left: tuple[PendingEffect, ...] = ()
         """Orders that were committed while there was no loop."""
-        self._tasks: anyio.abc.TaskGroup | None = None
-        self._lasting = 0
-        """Tasks that were begun and have not ended."""
-        self._listens = False
-        """Whether the consumer does nothing but wait."""
-        self._log = log.bind(project=key.project, track=key.track)
 
-    # --- the inbox -------------------------------------------------------------------------------
     @property
     def track(self) -> Track:
         """The track as it is now."""
         return self.committed.track
 
     @property
+    def what(self) -> str:
+        """What it works on: a story, or a task of a flow."""
+        task, state = self.track.ledger.task, self.track.state
+        if task is not None:
+            return f"{task.node} of {task.flow}"
+        return (state.story if state is not None else None) or self.key.track
+
+    @property
     def workspace(self) -> Workspace:
         """Where its agents work now."""
         return self.track.works_in(self.key.project)
-
-    def post(self, event: Event) -> None:
-        """Hand in a fact; it is decided on in its turn."""
-        self._questions.put(event)
-
-    def wake(self) -> None:
-        """Let the track take its turn, if it has one."""
-        self._questions.put(None)
-
-    async def give(self, event: Event, request: str | None = None) -> Decision:
-        """Hand in an event and return what was decided. `request`: the key that is recorded with it.
-
-        Raises HandoffdError when it was not recorded: the consumer answers every question, and when
-        it ends or cannot write the journal, it fails the ones that wait.
-        """
-        async with self._alone:
-            if self._tasks is None and not self._questions.closed:
-                return await self._apply(Question(event, request))
-        return await self._questions.put(event, request).decided()
-
-    async def settle(self, event: Event) -> None:
-        """Hand in a fact and return when it is committed, however long the journal is unwritable."""
-        await self._questions.put(event).decided()
-
-    def begin(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Start lasting work in the track's task group; without a loop it is left for the daemon."""
-        if self._tasks is not None:
-            self._lasting += 1
-            self._tasks.start_soon(self._last, work, name=name)
-
-    async def _last(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        try:
-            await work()
-        finally:
-            self._lasting -= 1
-
-    def close(self) -> None:
-        """Accept nothing more: the track is not supervised any longer."""
-        self._questions.close()
-        self._give_back()
-
-    def reopen(self) -> None:
-        """Accept facts and verbs again, after a temporary loop."""
-        self._questions = Questions()
-
-    @property
-    def lasting(self) -> bool:
-        """Whether the track has a loop: a daemon's, not a verb's that was given without one."""
-        return self._tasks is not None
 
     @property
     def idle(self) -> bool:
@@ -158,23 +107,20 @@ class TrackSupervisor:
         *,
         task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Take up what an earlier life left undone, then consume facts until cancelled.
-
-        It has started when whatever is given to it waits for its turn.
-        """
+        """Take up what an earlier life left undone, then consume facts until cancelled."""
         structlog.contextvars.bind_contextvars(project=self.key.project)  # of this task
-        try:
-            async with anyio.create_task_group() as tasks:
-                await tasks.start(self.committed.finish)
-                async with self._alone:
-                    self._tasks = tasks
-                task_status.started()
-                await self._take_up(pending)
-                while True:
-                    await self._answer(await self._next_question())
-        finally:
-            self._tasks, self._lasting, self._listens = None, 0, False
-            self.close()  # after a crash another one is built from the journal
+        await self.consume(pending, task_status.started)
+
+    def must_not_be_lost(self, event: Event) -> bool:
+        """Return whether a fact exists nowhere else."""
+        return must_not_be_lost(event)
+
+    def _context(self) -> Mapping[str, str]:
+        return _run_of(self.track)
+
+    def _rest(self) -> None:
+        self._turns.forget()
+        self._give_back()
 
     async def _take_up(self, pending: tuple[PendingEffect, ...]) -> None:
         """Carry out what was ordered before there was this loop, and find what was started then."""
@@ -186,55 +132,7 @@ class TrackSupervisor:
         await self._interpreter.rejoin(ordered)
         self.wake()
 
-    async def _next_question(self) -> Question:
-        self._listens = True
-        question = await self._questions.take()
-        self._listens = False
-        return question
-
-    async def _answer(self, question: Question) -> None:
-        with structlog.contextvars.bound_contextvars(**_run_of(self.track)):
-            await self._carry_out(question)
-
-    async def _carry_out(self, question: Question) -> None:
-        try:
-            if question.event is not None:
-                await self._apply_stubbornly(question)
-            await self._take_turn()
-        except HandoffdError as error:
-            # A turn that failed is repeated by the poller; a refusal is the answer to a verb.
-            tell = self._log.info if isinstance(error, Refused) else self._log.error
-            tell("not done", error=str(error))
-            question.error = error
-        except Exception as error:
-            question.error = error  # the caller must not wait for the restart that follows
-            raise
-        finally:
-            self._turns.forget()
-            self._give_back()
-            question.answer()
-
-    async def _apply_stubbornly(self, question: Question) -> None:
-        """Apply a fact even if the journal is unwritable for a while; a verb fails at once instead."""
-        try:
-            while True:
-                try:
-                    await self._apply(question)
-                except StoreError as error:
-                    if question.event is None or not must_not_be_lost(question.event):
-                        raise
-                    self._log.error(
-                        "journal unwritable, trying again", error=str(error), retry_s=self.retry_s
-                    )
-                    self.committed.stuck = error.message
-                    self._questions.turn_away(error, keep=must_not_be_lost)
-                else:
-                    return
-                await anyio.sleep(self.retry_s)
-        finally:
-            self.committed.stuck = None
-
-    async def _apply(self, question: Question) -> Decision:
+    async def _apply(self, question: _Question) -> Decision:
         assert question.event is not None
         try:
             return await self._decide(question.event, question)
@@ -245,7 +143,7 @@ class TrackSupervisor:
             # the event is what it would have read again.
             return await self._decide(decode_event(encode(question.event)), question)
 
-    async def _decide(self, event: Event, question: Question) -> Decision:
+    async def _decide(self, event: Event, question: _Question) -> Decision:
         event = await self._turns.informed(named(self.track, event), self.track)
         decision = decide(self.track, event, self._rules_in_force(), self._services.clock.now())
         if isinstance(event, PromptTaken) and isinstance(decision.result, Dispatched):
@@ -279,13 +177,13 @@ class TrackSupervisor:
         await self.snapshots.keep(self.track, event, decision)
         await self.place.keep(self.track, event, decision, self.snapshots.seen)
 
-    async def _commit(self, event: Event, decision: Decision, question: Question | None = None) -> None:
+    async def _commit(self, event: Event, decision: Decision, question: _Question | None = None) -> None:
         """Make a decision happen; what is logged of it names the attempt that it begins, or else is about."""
         run = _run_of(decision.track) or _run_of(self.track)
         with structlog.contextvars.bound_contextvars(**run):
             await self._carry_on(event, decision, question)
 
-    async def _carry_on(self, event: Event, decision: Decision, question: Question | None) -> None:
+    async def _carry_on(self, event: Event, decision: Decision, question: _Question | None) -> None:
         before, ran = self.track, self.track.ledger.dispatch is not None
         ends = ran and decision.track.ledger.dispatch is None
         orders = await self.committed.commit(
@@ -360,6 +258,7 @@ class TrackSupervisor:
     async def _begin(self, event: Advanced, decision: Decision) -> None:
         """Begin the attempt of a turn: its files first, then the decision."""
         try:
+            await self._home.furnish(self.track)
             staged = await self._turns.stage(event, decision)
         except HandoffdError as error:
             self._shortage = shortage_in(error)
@@ -520,3 +419,11 @@ def _run_of(track: Track) -> dict[str, str]:
     """Return what a line of the log says of the attempt in flight; nothing when there is none."""
     dispatch = track.ledger.dispatch
     return {} if dispatch is None else {"run": dispatch.id}
+
+
+def must_not_be_lost(event: Event) -> bool:
+    """Return whether a fact exists nowhere else: what a person asked can be asked again, an end cannot."""
+    return event.kind in {
+        "baseline_measured", "executor_exited", "checks_finished", "spawn_refused", "executor_started",
+        "handoff_settled", "landed", "landing_refused",
+    }  # fmt: skip

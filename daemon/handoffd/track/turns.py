@@ -54,7 +54,8 @@ class Turns:
         self._home = home
         self._files = home.files
         self._services = services
-        self._prompts = Prompts(key, home.files, services)
+        # A bound method would keep the project alive after it is let go.
+        self._prompts = Prompts(key, home.files, services, lambda name: home.schema(name))  # noqa: PLW0108
         self._executor_choice = ExecutorChoice(key, home.files, services)
         self._looked: _Looked | None = None
 

@@ -19,6 +19,7 @@ from tests.support.house import NOW, House, at, dispatch_of, house, make_project
 from tests.support.recorded import BLOG, SHOP, spoil, story, write
 from tests.support.repositories import git
 from tests.support.runs import run_spec
+from tests.unit.journal import flowing
 from tests.unit.journal.making import record
 from tests.unit.journal.test_retention import carried_out, played
 
@@ -419,3 +420,28 @@ def test_unreadable_events_are_kept(path: Path) -> None:
         standing_after(path.with_name("missing.db"), SHOP, 10)
     with pytest.raises(HandoffdError, match="no STATE"):
         standing_after(path, BLOG, 1)
+
+
+async def test_old_flows_go_from_the_journal_unless_they_were_changed(tmp_path: Path) -> None:
+    """Each as a whole; what was changed stays for a verification to report."""
+    async with house(tmp_path) as here:
+        plays = [flowing.played(seed, name=f"random-{seed:04}") for seed in (30, 11)]
+        for play in plays:
+            for one in play.records:
+                await here.journal.commit_flow(one)
+        await carried_out(here.journal)
+        with closing(sqlite3.connect(here.services.settings.journal)) as db, db:
+            db.execute("DELETE FROM flow_facts WHERE flow = 'random-0011' AND part = 'visits'")
+        here.clock.jumped_s = 101 * DAY_S
+        dry = await keeper(here, journal_days=100).clean(dry_run=True)
+        done = await keeper(here, journal_days=100).clean(dry_run=False)
+
+        (gone,) = done.doomed
+        assert dry.doomed == done.doomed
+        assert (
+            f"{len(plays[0].records)} events of /srv/shop (flow:random-0030), the flow with them" == gone.what
+        )
+        assert gone.why == "it ended more than 100 days ago (retention.journal_days)"
+        (problem,) = done.problems
+        assert "random-0011" in problem
+        assert ["random-0011"] == [one.id for one in await here.journal.ended_flows("/srv/shop")]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from tests.support.playbook import DISPATCH, dispatched, track_at
+from tests.unit.journal import flowing
 from tests.unit.journal.making import opened, record
 
 from handoffd.clock import SystemClock
@@ -20,8 +22,9 @@ from handoffd.execute.base import CLAIM, Claim
 from handoffd.execute.runner import proc
 from handoffd.files.locks import acquire, daemon_lock_path
 from handoffd.files.state_file import write_state
-from handoffd.fleet.journal_restore import Request, Restoration, restore
+from handoffd.fleet.journal_restore import Request, Restoration, commands_of, restore
 from handoffd.journal.backup import back_up, inspect
+from handoffd.journal.records import StoredFlow
 from handoffd.protocol.state import Status, render_state
 from handoffd.settings.model import Settings
 
@@ -179,3 +182,31 @@ async def test_a_running_daemon_prevents_a_restore(settings: Settings, monday: P
         await restored(settings, monday)
 
     assert (caught.value.hint or "").startswith("handoffd stop")
+
+
+async def test_flows_of_the_backup_are_paused(settings: Settings, monday: Path) -> None:
+    """So that they open nothing again; a command in flight is known, and a changed flow is left out."""
+    going, changed = (flowing.played(11, name=name) for name in ("random-0001", "random-0002"))
+    async with opened(settings.journal) as journal:
+        for play in (going, changed):
+            for one in play.records[:14]:
+                await journal.commit_flow(one)
+    with closing(sqlite3.connect(settings.journal)) as db, db:
+        db.execute("DELETE FROM flow_facts WHERE flow = 'random-0002' AND part = 'visits'")
+    back_up(settings.journal, monday)
+    stored = next(one for one in await flows_in(settings) if one.flow.id == "random-0001")
+    run = next(iter(commands_of(stored)), "random-0001.1")
+    with a_run(settings, run) as process:
+        done = await restored(settings, monday)
+        assert None is process.poll()
+
+    assert (["/srv/shop"], (run,), ()) == ([*done.paused], done.kept, done.ended)
+    assert [("/srv/shop", "flow:random-0002")] == [(one.project, one.track) for one in done.left_out]
+    paused = next(one for one in await flows_in(settings) if one.flow.id == "random-0001")
+    assert ("eve (journal restore)", None) == (paused.flow.paused_by, paused.unsound)
+
+
+async def flows_in(settings: Settings) -> tuple[StoredFlow, ...]:
+    """Return the flows in the journal."""
+    async with opened(settings.journal) as journal:
+        return await journal.flows()

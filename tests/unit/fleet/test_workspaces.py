@@ -13,6 +13,9 @@ from tests.support.repositories import git
 from tests.unit.git.test_snapshots import said
 from tests.unit.journal.making import record
 
+from handoffd.engine.flow.decide import decide_flow
+from handoffd.engine.flow.events import CommandEnded, FlowEvent, FlowStarted
+from handoffd.engine.flow.flow import Flow
 from handoffd.engine.track import Dispatch, Parked, TrackKey
 from handoffd.errors import NotFound
 from handoffd.fleet.housekeeping import Housekeeping
@@ -23,7 +26,11 @@ from handoffd.git.branches import StoryBranch
 from handoffd.git.clones import Clone, Clones, clones_in
 from handoffd.git.labels import Label
 from handoffd.git.snapshots import Snapshots
+from handoffd.git.trees import FlowTrees
+from handoffd.journal.records import FlowRecord
 from handoffd.project.project import Project
+from handoffd.protocol.pipelines.loading import load_plan
+from handoffd.protocol.plan import Plan
 from handoffd.protocol.state import Status
 from handoffd.settings.model import RetentionSettings
 from handoffd.track.services import GIB, CloneSpace
@@ -94,6 +101,69 @@ async def test_a_clone_in_which_a_landing_is_tested_is_no_story(tmp_path: Path) 
         assert () == await Workspaces(here.services).views()
         assert [] == await swept(here, root)
         assert before == said(Path(root), "for-each-ref")
+
+
+PIPELINE = """\
+language: 1
+pipeline: team
+tasks: {work: {run: "true", outcomes: {pass: ok}}}
+"""
+
+
+async def test_the_trees_of_a_flow_are_kept_while_it_is_open(tmp_path: Path) -> None:
+    """A clone goes once its flow is over."""
+    async with house(tmp_path) as here:
+        root = in_git(tmp_path)
+        trees, plan = _of_a_flow(here, root), load_plan(PIPELINE, "team.yaml").plan
+        flow = await _goes_on(here, root, Flow(id="team-1234"), FlowStarted(), plan)
+        told = await Workspaces(here.services).views()
+        stories = [f"flow:team-1234{tree}" for tree in ("", ".3", ".4", ".5")]
+        assert [(one, "of the flow team-1234: work") for one in stories] == [
+            (one.story, one.kept) for one in told
+        ]
+        keeper = Housekeeping(here.services, lambda: [root])
+        assert [] == [one for one in (await keeper.clean(dry_run=False)).doomed if one.kind == "workspace"]
+
+        await _goes_on(here, root, flow, CommandEnded(node="work", visit=1, exit=0), plan)
+        gone = [one for one in (await keeper.clean(dry_run=False)).doomed if one.kind == "workspace"]
+
+        assert ["its flow is over, and all of it is on handoffd/flow@team-1234.3 (retention.workspaces_days)",
+                "its flow is over, and it was only read (retention.workspaces_days)"] == [
+            one.why for one in gone
+        ]  # fmt: skip
+        assert [
+            ("", False), ("3", True), ("4", False),
+        ] == [(one.name, one.folder is None) for one in trees.kept()]  # fmt: skip
+        kept = said(Path(root), "for-each-ref", "--format=%(refname)", "refs/handoffd/flow@team-1234.3/")
+        (aside,) = kept.split()
+        assert "left" in said(Path(root), "ls-tree", "-r", "--name-only", aside)
+
+
+async def _goes_on(here: House, root: str, flow: Flow, event: FlowEvent, plan: Plan) -> Flow:
+    """Record what a flow decides on an event, and return it."""
+    decision = decide_flow(flow, event, plan, NOW)
+    first = plan if isinstance(event, FlowStarted) else None
+    await here.journal.commit_flow(
+        FlowRecord(
+            project=root, id=flow.id, at=NOW, event=event, before=flow, after=decision.flow, plan=first
+        )
+    )
+    return decision.flow
+
+
+def _of_a_flow(here: House, root: str) -> FlowTrees:
+    """Return the trees of a flow: its own, a merged one with rests, one that is not merged, and a reader."""
+    trees = FlowTrees(root, "team-1234", here.services.settings.state_dir, dict(os.environ))
+    trees.begin()
+    for name in ("3", "4"):
+        folder = Path(trees.tree(name, here.clock.now(), parent="").workspace.folder)
+        (folder / name).write_text("new\n")
+        trees.commit(name, b"work\n", None, NOW)
+        (folder / "left").write_text("left\n")
+    trees.merge("3", "", b"merge\n", NOW)
+    trees.tree("", here.clock.now(), parent=None)
+    trees.reading("5", trees.tip("4"), here.clock.now())
+    return trees
 
 
 def cloned_at(here: House, root: str, story: str) -> str:

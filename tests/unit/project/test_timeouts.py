@@ -24,7 +24,8 @@ from handoffd.execute.base import Vitals
 from handoffd.execute.executor import Idle
 from handoffd.execute.registry import load_book, shipped_layer
 from handoffd.execute.stream.format import StreamFormat
-from handoffd.project.project import Deadlines, Project, Stalls, Watch
+from handoffd.project.overdue import Deadlines, Stalls, Watch
+from handoffd.project.project import Project
 
 UNHURRIED = "steps: {bdd: {timeout_min: 600, next_on_pass: review}, review: {next_on_pass: update-memory}}"
 START = Vitals(output_bytes=10, cpu_s=1.0, written_bytes=20)

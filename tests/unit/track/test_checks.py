@@ -24,6 +24,9 @@ from handoffd.engine.track import Track, TrackKey, Workspace
 from handoffd.execute.evidence import MOST_PRINTED
 from handoffd.execute.run import Run
 from handoffd.project.files import ProjectFiles
+from handoffd.protocol.delivery import Delivered
+from handoffd.protocol.handoff import Reading
+from handoffd.protocol.json_schema import Schema
 from handoffd.track.checks import Checks
 
 JUNIT = "<testsuite>{}</testsuite>"
@@ -45,6 +48,17 @@ class Yard:
     def stories_done(self) -> frozenset[str]:
         """Return none."""
         return frozenset()
+
+    def schema(self, name: str) -> Schema | None:
+        """Return that there is none."""
+        return None
+
+    async def furnish(self, track: Track) -> None:
+        """Leave the folder as it is."""
+
+    async def delivered(self, track: Track, reading: Reading) -> Delivered | None:
+        """Return that nothing has to be delivered."""
+        return None
 
     def touched(self) -> None:
         """Do nothing."""

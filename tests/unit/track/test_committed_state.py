@@ -23,6 +23,7 @@ from handoffd.errors import StoreError
 from handoffd.files.atomic import digest_of
 from handoffd.journal.replay import Recordings
 from handoffd.track.committed_state import CommittedState
+from handoffd.track.inbox import FINISH_LIMIT_S
 
 EVENT = Noted(text="Mind the rounding.")
 TELL = Notify(notice="done", story="US-001", step="done", text="done")
@@ -34,9 +35,10 @@ def decision(track: Track, *effects: Notify) -> Decision:
     return Decision(track=track, result=result, why="a test decides", effects=effects)
 
 
-def state_of(here: House, **limits: float) -> CommittedState:
+def state_of(here: House, finish_limit_s: float = FINISH_LIMIT_S) -> CommittedState:
     """Return the state of a new project's main track."""
-    return CommittedState(TrackKey(make_project(here.base)), Track(), None, here.services, **limits)
+    key = TrackKey(make_project(here.base))
+    return CommittedState(key, Track(), None, here.services, finish_limit_s)
 
 
 def shown(one: CommittedState) -> str:

@@ -9,19 +9,22 @@ from handoffd.engine.decision import Accepted, Decision
 from handoffd.engine.events import DispatchFailed, Event, ExecutorStarted, Noted, Retried
 from handoffd.engine.track import Track
 from handoffd.errors import Refused, StoreError
-from handoffd.track.inbox import Question, Questions, must_not_be_lost
+from handoffd.track.inbox import Question, Questions
+from handoffd.track.track import must_not_be_lost
 
 DECISION = Decision(
     track=Track(),
     result=Accepted(step="bdd", status="pending", message="taken", caller_instruction="go on"),
     why="a test decides",
 )
+Inbox = Questions[Event, Decision]
 STARTED = ExecutorStarted(dispatch="d1", pid=1)
 
 
 async def test_questions_are_taken_in_order() -> None:
     """Facts, verbs and turns alike; an empty inbox waits for the next one."""
-    questions, events = Questions(), [STARTED, None, Retried(), STARTED]
+    questions: Inbox = Questions()
+    events: list[Event | None] = [STARTED, None, Retried(), STARTED]
     taken: list[Event | None] = []
 
     async def take() -> None:
@@ -41,7 +44,8 @@ async def test_questions_are_taken_in_order() -> None:
 
 async def test_every_caller_of_a_question_gets_the_decision() -> None:
     """Once it is answered."""
-    question, answers = Questions().put(Retried()), list[Decision]()
+    questions: Inbox = Questions()
+    question, answers = questions.put(Retried()), list[Decision]()
 
     async def ask() -> None:
         answers.append(await question.decided())
@@ -59,7 +63,7 @@ async def test_every_caller_of_a_question_gets_the_decision() -> None:
 
 async def test_a_committed_decision_counts_in_spite_of_later_errors() -> None:
     """A failed turn after a verb does not fail the verb."""
-    question = Question(Retried(), decision=DECISION)
+    question = Question[Event, Decision](Retried(), decision=DECISION)
     question.fail(StoreError("the disk is full"))
 
     assert DECISION == await question.decided()
@@ -67,7 +71,7 @@ async def test_a_committed_decision_counts_in_spite_of_later_errors() -> None:
 
 async def test_an_ended_track_refuses_all_questions() -> None:
     """Waiting ones and later ones; putting a fact never fails."""
-    questions = Questions()
+    questions: Inbox = Questions()
     waiting = questions.put(Retried())
 
     questions.close()
@@ -81,7 +85,7 @@ async def test_an_ended_track_refuses_all_questions() -> None:
 
 async def test_an_unwritable_journal_turns_away_verbs_only() -> None:
     """The end of an executor waits for it."""
-    questions = Questions()
+    questions: Inbox = Questions()
     fact, verb, turn = (questions.put(event) for event in (STARTED, Retried(), None))
 
     questions.turn_away(StoreError("the disk is full"), keep=must_not_be_lost)

@@ -662,6 +662,9 @@ async def test_what_a_daemon_that_died_has_committed_is_brought_into_the_project
             with anyio.fail_after(120):  # a git that was too slow is asked again after a minute
                 while subjects(project) != ["US-001 bdd: pass"]:
                     await project.poll()
+                    await anyio.sleep(
+                        0.05
+                    )  # a look may have nothing to wait for, and its work would never end
             await finished(project)
         assert 0 == git(Path(root), "update-ref", "-d", branch)
         async with living(here, root, await here.journal.tracks()) as project:

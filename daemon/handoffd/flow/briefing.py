@@ -1,0 +1,242 @@
+"""The brief and the rules of a task, as plan and flow have them when it is opened. Functions of values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from handoffd.engine.flow.draft import Draft
+from handoffd.engine.flow.events import OpenTask
+from handoffd.engine.flow.flow import (
+    ROOT,
+    Feedback,
+    Flow,
+    Node,
+    NodeId,
+    NodeState,
+    Produced,
+    ScopeId,
+    child,
+)
+from handoffd.protocol.delivery import delivery_of, inputs_of
+from handoffd.protocol.plan import Plan, Role, Task, Work
+from handoffd.protocol.rules import DONE, Pipeline, Rule, RuleBook
+from handoffd.protocol.task_prompt import (
+    BoardFile,
+    Brief,
+    FeedbackNote,
+    NeedNote,
+    OtherNote,
+)
+
+_NO_TIME_LIMIT: Final = 0.0
+_ITEM_ROLE: Final = "item.role"
+
+
+# --- the rules of its attempts ------------------------------------------------------------------------
+def task_of(plan: Plan, node: Node) -> Task:
+    """Return the task of a node."""
+    return plan.scope(node.place).tasks[node.task]
+
+
+def role_named(plan: Plan, name: str) -> Role:
+    """Return a role; one that an item has made is after a declared template."""
+    template = next((role for role in plan.roles.values() if role.template), Role())
+    return plan.roles.get(name, template)
+
+
+def work_of(task: Task, role: Role) -> Work:
+    """Return what the attempts at a task are given; where each item has its role, most is the role's."""
+    if task.doer != _ITEM_ROLE:
+        return task.work
+    usual, own = Work(), task.work
+    said = {name: getattr(own, name) for name in own.__struct_fields__}
+    return replace(
+        role.work, **{name: value for name, value in said.items() if value != getattr(usual, name)}
+    )
+
+
+def rules_of(task: Task, role: Role, *, continues: bool) -> RuleBook:
+    """Return the step table by which the attempts at a task are made and judged: it has one step."""
+    work = work_of(task, role)
+    keeps_nothing = task.isolation in {"read", "export"}
+    rule = Rule(
+        display_name=dict(task.title),
+        next_on_pass=DONE,
+        on_fail={"default": task.name},
+        max_attempts=work.attempts,
+        timeout_min=_NO_TIME_LIMIT if work.timeout_s is None else work.timeout_s / 60,
+        executor=work.executor or None,
+        tests=work.tests,
+        retry_on_timeout=work.retry_on_timeout,
+        session="resume" if continues else None,
+        claude_reads=work.reads,
+        claude_writes=("**",) if keeps_nothing or work.writes is None else work.writes,
+        enforce_writes="warn" if keeps_nothing or task.isolation == "shared" else "revert",
+        post_check=work.post_check,
+        delivers=delivery_of(task),
+    )
+    return RuleBook(steps={task.name: rule}, pipelines={"story": Pipeline(first=task.name)})
+
+
+def rules_left(step: str) -> RuleBook:
+    """Return a step table for a track whose task is gone, which is only waited for until it has ended."""
+    rule = Rule(next_on_pass=DONE, on_fail={"default": step})
+    return RuleBook(steps={step: rule}, pipelines={"story": Pipeline(first=step)})
+
+
+# --- what it may read ---------------------------------------------------------------------------------
+def behind(flow: Flow, plan: Plan, node: Node) -> tuple[Node, ...]:
+    """Return the nodes that are behind a node, in the order in which they ended.
+
+    These are the ones that it needs, directly or through others, in its scope and in the ones around it; of a
+    task that was called, also its caller, and the tasks which that needs.
+    """
+    found: dict[NodeId, Node] = {}
+    for one in (node, *_callers(flow, node)):
+        if one is not node:
+            found[one.id] = one
+        for region in _needed(flow, plan, one):
+            inside = (f"{region}/", f"{region}[")
+            found |= {id: each for id, each in flow.nodes.items() if id == region or id.startswith(inside)}
+    return tuple(sorted((one for one in found.values() if one.over or one.id == node.caller), key=_ended))
+
+
+def _ended(node: Node) -> int:
+    return node.settled
+
+
+def readable(flow: Flow, plan: Plan, node: Node) -> tuple[Node, ...]:
+    """Return the nodes behind a node whose work it may read: the accepted ones, and its caller."""
+    found = behind(flow, plan, node)
+    return tuple(one for one in found if one.state is NodeState.ACCEPTED or one.id == node.caller)
+
+
+def _callers(flow: Flow, node: Node) -> Iterator[Node]:
+    while node.caller is not None and node.caller in flow.nodes:
+        node = flow.nodes[node.caller]
+        yield node
+
+
+def _needed(flow: Flow, plan: Plan, node: Node) -> Iterator[NodeId]:
+    scope, place, task = node.scope, node.place, node.task
+    while True:
+        inside = plan.scope(place)
+        for name in inside.order:
+            if name != task and task in inside.dependents[name]:
+                yield child(scope, name)
+        if scope == ROOT:
+            return
+        around = flow.nodes[scope]
+        scope, place, task = around.scope, around.place, around.task
+
+
+def board_path(node: Node, file: str) -> str:
+    """Return where a file of an accepted node is, below the board."""
+    return f"{node.id}/{file}"
+
+
+# --- its brief ----------------------------------------------------------------------------------------
+def brief_of(flow: Flow, plan: Plan, node: Node, order: OpenTask) -> Brief:
+    """Return what an agent gets to read of a task that an order opens."""
+    task = task_of(plan, node)
+    role = role_named(plan, order.role)
+    work = work_of(task, role)
+    texts = (role.work.instructions, task.work.instructions)
+    read = readable(flow, plan, node)
+    return Brief(
+        flow=flow.id,
+        pipeline=plan.name,
+        node=node.id,
+        visit=node.visit,
+        title=dict(task.title),
+        instructions=tuple(dict(one) for one in dict.fromkeys(tuple(text.items()) for text in texts if text)),
+        item=None if order.item is None else order.item.value,
+        extras=order.extras,
+        params=flow.params,
+        feedback=tuple(_feedback(flow, one) for one in reversed(order.feedback)),
+        needs=tuple(_need(flow, one) for one in read),
+        notes=_notes(read, work.notes),
+        writes=work.writes,
+        sees=work.sees,
+    )
+
+
+def _feedback(flow: Flow, one: Feedback) -> FeedbackNote:
+    files = tuple(_board_file(f"{one.by}/{file.path}", file) for file in one.artifacts)
+    by = one.by if one.by in flow.nodes or "/" in one.by else ""
+    text = one.text if by or not one.by else f"{one.by}: {one.text}"
+    return FeedbackNote(by=by, visit=one.visit, outcome=one.outcome, text=text, files=files)
+
+
+def _need(flow: Flow, node: Node) -> NeedNote:
+    said = flow.answers.get(node.id)
+    answer = f"{said.by}: {said.text}" if said is not None and said.text else ""
+    files = tuple(_board_file(board_path(node, file.path), file) for file in node.artifacts)
+    return NeedNote(
+        node=node.id, outcome=node.outcome, summary=node.summary or answer, fields=node.fields, files=files
+    )
+
+
+def _board_file(path: str, file: Produced) -> BoardFile:
+    return BoardFile(path=path, sha256=file.sha256, bytes=file.bytes)
+
+
+def _notes(read: tuple[Node, ...], selector: str | None) -> tuple[OtherNote, ...]:
+    """Return the notes that a task asked for: all, or the ones of a severity, or of a tag."""
+    if selector is None:
+        return ()
+    return tuple(
+        OtherNote(node=node.id, text=note.text, tag=note.tag, severity=note.severity, files=note.files)
+        for node in read
+        for note in node.notes
+        if selector in {"all", note.severity, note.tag}
+    )
+
+
+def values_of(
+    flow: Flow, plan: Plan, node: Node, now: datetime, content: Callable[[Produced], Any]
+) -> dict[str, object]:
+    """Return what the checks of a task read beside its files and fields, as it is now.
+
+    `content` returns what a file of another task says. Raises StoreError where that is gone.
+    """
+    delivery = delivery_of(task_of(plan, node))
+    if delivery is None:
+        return {}
+    draft, found = Draft(flow, plan, now), {}
+    for name in inputs_of(delivery):
+        file = _file_named(flow, plan, node, name)
+        found[name] = draft.named(name, node.scope, node.id) if file is None else content(file)
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _file_named(flow: Flow, plan: Plan, node: Node, name: str) -> Produced | None:
+    """Return the file of another task that a name means: `wanted.out.intents`."""
+    task, middle, file = name.partition(".out.")
+    if not middle:
+        return None
+    scope = node.scope
+    while task not in plan.scope(place_of(flow, scope)).tasks and scope != ROOT:
+        scope = flow.nodes[scope].scope
+    other = flow.nodes.get(child(scope, task))
+    made = () if other is None else other.artifacts
+    return next((one for one in made if one.name == file), None)
+
+
+def place_of(flow: Flow, scope: ScopeId) -> str:
+    """Return the names of the groups that lead to a scope."""
+    return "" if scope == ROOT else f"{flow.nodes[scope].place}/{flow.nodes[scope].task}".removeprefix("/")
+
+
+def scope_with_tree(flow: Flow, plan: Plan, scope: ScopeId) -> ScopeId:
+    """Return the innermost scope around that has a tree of its own: one of its tasks works in a clone."""
+    while scope != ROOT:
+        place = place_of(flow, scope)
+        if any(task.isolation == "clone" for task in plan.scope(place).tasks.values()):
+            return scope
+        scope = flow.nodes[scope].scope
+    return ROOT

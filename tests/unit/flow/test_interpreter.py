@@ -1,0 +1,243 @@
+"""Orders of a flow carried out by real agents and commands, and what they hand over."""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+from hashlib import sha256
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.support.eventually import eventually
+from tests.unit.flow.stage import stage, standing
+from tests.unit.flow.test_supervisor import HEAD, HELD, ONE, ROLE
+
+from handoffd import failpoints
+from handoffd.engine.flow.events import FlowAborted
+from handoffd.engine.flow.flow import NodeState
+from handoffd.errors import StoreError
+from handoffd.flow.places import name_of
+from handoffd.git.clones import clones_in
+from handoffd.protocol.plan import Plan
+
+
+async def test_a_check_reads_how_large_another_tasks_text_is(tmp_path: Path) -> None:
+    """As a check of that task itself does; only a JSON file, or one with a schema, has values to read."""
+    text = (
+        HEAD.format("two")
+        + ROLE
+        + """\
+tasks:
+  first: {agent: any, out: {notes: {path: notes.md}}, outcomes: {done: ok}}
+  second: {needs: [first], agent: any, checks: ["first.out.notes.lines > 1"], outcomes: {done: ok}}
+"""
+    )
+    async with stage(tmp_path, {"two": text}) as on, on.project() as project:
+        on.plays("first", "printf 'one\\ntwo\\n' > .ai/out/notes.md")
+        flow = await project.flows.start("two", {}, by="a test")
+        await eventually(lambda: flow.flow.ended == "succeeded")
+
+
+async def test_a_command_of_ours_that_cannot_be_read_fails_its_task(tmp_path: Path) -> None:
+    """A person reads why; nothing else of the project is held up."""
+    text = HEAD.format("odd") + """tasks: {odd: {run: "handoffd kit 'x", outcomes: {pass: ok}}}\n"""
+    async with stage(tmp_path, {"odd": text}) as on, on.project() as project:
+        flow = await project.flows.start("odd", {}, by="a test")
+        await eventually(lambda: "odd" in flow.flow.asking)
+        assert "No closing quotation" in flow.flow.nodes["odd"].why
+
+
+async def test_a_flow_that_is_not_wanted_any_more_while_it_is_started_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the order to end it came, there was none yet."""
+    top = HEAD.format("top") + "tasks: {sub: {pipeline: one, outcomes: {succeeded: ok}}}\n"
+    async with stage(tmp_path, {"top": top, "one": ONE}) as on, on.project() as project:
+        on.plays("work", "sleep 60")
+        given, asked, plan = anyio.Event(), anyio.Event(), on.here.services.journal.plan
+
+        async def late(digest: str) -> Plan | None:
+            asked.set()
+            await given.wait()
+            return await plan(digest)
+
+        monkeypatch.setattr(on.here.services.journal, "plan", late)
+        flow = await project.flows.start("top", {}, by="a test")
+        await asked.wait()
+        await flow.give(FlowAborted(by="me"))
+        await anyio.sleep(0.1)
+        given.set()
+        await eventually(lambda: flow.flow.ended == "cancelled")
+
+
+async def test_a_command_hands_over_nothing_that_a_link_leads_to(tmp_path: Path) -> None:
+    """What it runs may be an agent's, and what it may not read itself must not be read for it."""
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret/list.txt").write_text("a secret")
+    text = (
+        HEAD.format("linked")
+        + f"""\
+tasks:
+  names:
+    run: "ln -s {tmp_path}/secret $HANDOFFD_OUT/sub"
+    out: {{list: {{path: sub/list.txt}}}}
+    outcomes: {{pass: ok}}
+"""
+    )
+    async with stage(tmp_path, {"linked": text}) as on, on.project() as project:
+        flow = await project.flows.start("linked", {}, by="a test")
+        await eventually(lambda: "names" in flow.flow.asking)
+        assert "sub/list.txt: is missing" in flow.flow.nodes["names"].summary
+        assert () == flow.flow.nodes["names"].artifacts
+
+
+async def test_an_agent_reads_that_its_file_is_too_large(tmp_path: Path) -> None:
+    """It is not missing, and writing it again would not help."""
+    text = (
+        HEAD.format("large")
+        + ROLE
+        + "tasks: {work: {agent: any, attempts: 1, out: {big: {path: big.txt}}, outcomes: {done: ok}}}\n"
+    )
+    async with stage(tmp_path, {"large": text}) as on, on.project() as project:
+        on.plays("work", "head -c 6000000 /dev/zero > .ai/out/big.txt")
+        flow = await project.flows.start("large", {}, by="a test")
+        await eventually(lambda: "work" in flow.flow.asking)
+        assert "big.txt: is larger than 4 MiB" in flow.flow.nodes["work"].why
+
+
+async def test_a_task_may_be_called_as_the_flows_own_tree_is(tmp_path: Path) -> None:
+    """Its tree is another one, and begins at the commit of the task before."""
+    text = (
+        HEAD.format("two")
+        + ROLE
+        + """\
+tasks:
+  first: {agent: any, outcomes: {done: ok}}
+  own: {needs: [first], agent: builder, outcomes: {done: ok}}
+"""
+    )
+    async with stage(tmp_path, {"two": text}) as on, on.project() as project:
+        on.plays("first", "echo new > new.txt")
+        on.plays("own", "ls > {base}/seen")
+        flow = await project.flows.start("two", {}, by="a test")
+        await eventually(lambda: flow.flow.ended == "succeeded")
+        assert "new.txt" in (tmp_path / "seen").read_text().split()
+
+
+def test_no_two_trees_have_the_same_name() -> None:
+    """Nor has one that of a folder for reading."""
+    scopes = (
+        "build[a]",
+        "build[a-]",
+        "build[a.b]",
+        "build[a]/build[b]",
+        "build/a",
+        "read[3]",
+        "own",
+        "build",
+    )
+    assert len(scopes) == len({name_of(one) for one in scopes})
+    assert ("build-GH-12", "read-3", "") == (name_of("build[GH-12]"), name_of("read[3]"), name_of(""))
+
+
+async def test_a_flow_that_cannot_be_cleared_away_holds_up_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock goes on for the flows that began after it."""
+    async with stage(tmp_path, {"one": ONE, "held": HELD}) as on, on.project() as project:
+        first = await project.flows.start("one", {}, by="a test")
+        await eventually(lambda: first.over)
+
+        async def stays() -> None:
+            raise StoreError("a folder stays")
+
+        monkeypatch.setattr(first, "clean", stays)
+        on.plays("work", "status=failing")
+        flow = await project.flows.start("held", {}, by="a test")
+        await eventually(lambda: "work" in flow.flow.asking)
+        on.here.clock.ahead_s += 2 * 3600
+        await project.poll()
+        await eventually(lambda: standing(flow, "work")[0] is NodeState.ACCEPTED)
+
+
+async def test_what_a_flow_that_was_started_costs_counts_for_the_one_that_started_it(tmp_path: Path) -> None:
+    """A limit is one of all that is done for the flow."""
+    top = HEAD.format("top") + "tasks: {sub: {pipeline: one, outcomes: {succeeded: ok}}}\n"
+    async with stage(tmp_path, {"top": top, "one": ONE}) as on, on.project() as project:
+        flow = await project.flows.start("top", {}, by="a test")
+        await eventually(lambda: flow.flow.ended == "succeeded")
+        with sqlite3.connect(on.here.services.settings.journal) as db:
+            db.execute("UPDATE dispatches SET input_tokens = 7")
+        assert 7 == (await on.here.journal.used_by(flow.key, on.here.clock.now())).tokens
+
+
+async def test_what_cannot_be_kept_for_a_while_is_kept_then(tmp_path: Path) -> None:
+    """A full disk ends neither the task nor the loop of its project."""
+    text = (
+        HEAD.format("full")
+        + ROLE
+        + "tasks: {work: {agent: any, out: {text: {path: text.txt}}, outcomes: {done: ok}}}\n"
+    )
+    async with stage(tmp_path, {"full": text}) as on, on.project() as project:
+        on.plays("work", "echo text > .ai/out/text.txt")
+        kept, tried = sha256(b"text\n").hexdigest(), list[str]()
+
+        def full(point: str, file: str) -> None:
+            if (point, file) == ("before_rename", kept):
+                tried.append(file)
+                if len(tried) == 1:
+                    raise OSError(errno.ENOSPC, "No space left on device")
+
+        failpoints.arm(full)
+        try:
+            flow = await project.flows.start("full", {}, by="a test")
+            await eventually(lambda: flow.flow.ended == "succeeded", 15)
+        finally:
+            failpoints.arm(None)
+        assert [kept] * 2 == tried
+        assert ["work"] == on.ran
+
+
+async def test_the_folder_of_a_task_that_read_goes_when_its_visit_is_superseded(tmp_path: Path) -> None:
+    """A flow that goes round and round has as many as are read at once."""
+    text = (
+        HEAD.format("round")
+        + ROLE
+        + """\
+tasks:
+  make: {agent: any, outcomes: {done: ok}}
+  look: {needs: [make], agent: reader, outcomes: {good: ok, bad: {back_to: make, at_most: 2, then: hold}}}
+"""
+    )
+    async with stage(tmp_path, {"round": text}) as on, on.project() as project:
+        on.plays("look", "more='outcome: bad'")
+        flow = await project.flows.start("round", {}, by="a test")
+        await eventually(lambda: "look" in flow.flow.asking, 20)
+        await eventually(lambda: not flow.tracks)
+        state = on.here.services.settings.state_dir
+        await eventually(lambda: [one.story for one in clones_in(state)] == [f"flow:{flow.flow.id}"])
+
+
+async def test_commands_end_with_the_executors_and_are_made_again(tmp_path: Path) -> None:
+    """None is left to run without a daemon where a person wanted all to end."""
+    text = (
+        HEAD.format("slow")
+        + f"""\
+tasks:
+  slow: {{run: "echo begun >> {tmp_path}/begun; test -e {tmp_path}/go || sleep 60", outcomes: {{pass: ok}}}}
+"""
+    )
+    begun = tmp_path / "begun"
+    async with stage(tmp_path, {"slow": text}) as on:
+        async with on.project() as project:
+            flow = await project.flows.start("slow", {}, by="a test")
+            await eventually(begun.exists)
+            await eventually(lambda: (True, 1) == (project.running, project.live_runs))
+            await project.end_executors("me")
+            await eventually(lambda: not project.running)
+        on.release("go")
+        async with on.project() as project:
+            flow = project.flows.open[flow.flow.id]
+            await eventually(lambda: flow.flow.ended == "succeeded")
+        assert 2 == len(begun.read_text().split())
