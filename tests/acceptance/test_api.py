@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.support.agents import add_asking
 from tests.support.daemon import REPOSITORY, Daemon, Json, running, sample
 from tests.support.eventually import eventually_sync
 from tests.support.jsonschemas import complaints
@@ -105,17 +106,20 @@ def test_a_reader_goes_on_where_it_was_before_the_daemon_was_killed(tmp_path: Pa
 
 
 def test_every_question_is_answered_as_the_document_says(daemon: Daemon, tmp_path: Path) -> None:
-    """Of a project at its review: each `GET` of the daemon's own description, one by one."""
+    """Of a project at its review, and with a flow: each `GET` of the daemon's own description, one by one."""
     project = sample(tmp_path)
+    add_asking(project)
     daemon.start()
     daemon.to_review(project)
+    flow = daemon.verb("flow_start", project, pipeline="asks")["flow"]
     with client(daemon) as asker:
         document = asker.get("/v1/openapi.json").json()
         questions = {
             path: one["get"].get("parameters", [])
             for path, one in document["paths"].items() if "get" in one
         }  # fmt: skip
-        given = {"project": str(project), "folder": str(tmp_path), "run": daemon.runs(project)[0]["run"]}
+        run = daemon.runs(project)[0]["run"]
+        given = {"project": str(project), "folder": str(tmp_path), "run": run, "flow": flow}
         wrong = {
             path: _against(document, path, asker.get(path.format(**given), params=_query(asked, given)))
             for path, asked in questions.items()

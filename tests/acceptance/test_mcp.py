@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from mcp import Client, StdioServerParameters
+from tests.support.agents import add_asking
 from tests.support.daemon import REPOSITORY, Daemon, running, sample
 from tests.support.eventually import eventually
 
@@ -65,6 +66,7 @@ async def waits_at(client: Client, project: str, step: str, status: str) -> Json
 async def test_a_story_is_started_and_followed_to_its_gate(daemon: Daemon, tmp_path: Path) -> None:
     """By a client that was not allowed to open it; one that was does, and the story is done."""
     project = sample(tmp_path)
+    add_asking(project)
     daemon.verb("init", project)
     name = daemon.view(project)["called"]
 
@@ -100,9 +102,14 @@ async def every_read(client: Client, name: str) -> None:
         if tool.annotations is not None and tool.annotations.read_only_hint
     ]
     run = (await told(client, "runs", project=name))["runs"][0]["run"]
+    flow = (await told(client, "flow_start", project=name, pipeline="asks"))["flow"]
+    asked = await refused(client, "flow_answer", project=name, flow=flow, choice="yes")
+    assert "PEOPLE_ONLY" == asked["code"]
     for tool in reads:
         of_none = {
             "run": {"run": run},
+            "flow_show": {"flow": flow},
+            "flow_explain": {"flow": flow},
             "projects": {},
             "gates": {},
             "limits": {},

@@ -65,6 +65,19 @@ def project_at(root: Path, rules: str | None = None, settings: str | None = None
     return root
 
 
+ASKS = """\
+language: 1
+pipeline: asks
+tasks: {go_on: {ask: Go on?, timeout: never, outcomes: {yes: ok, no: stop}}}
+"""
+
+
+def add_asking(project: Path) -> None:
+    """Give a project a pipeline that does nothing but ask a person."""
+    (project / ".ai/pipelines").mkdir(exist_ok=True)
+    (project / ".ai/pipelines/asks.yaml").write_text(ASKS)
+
+
 def carry_out(prompt: str, project: Path) -> None:
     """Do what a prompt says, as a person's own agent would."""
     environment = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}

@@ -13,6 +13,7 @@ from msgspec import UNSET, Struct, UnsetType
 from handoffd.capacity.accounts import AccountView
 from handoffd.capacity.slots import SlotsView
 from handoffd.engine.decision import Ground
+from handoffd.engine.flow.views import FlowInShort
 from handoffd.engine.notice import Held
 from handoffd.engine.run import Exit, LandedBy, Moment, PostCheck
 from handoffd.engine.views import (
@@ -171,10 +172,11 @@ class GateAnswer(GateView, frozen=True, kw_only=True):
 
 
 class GatesAnswer(Struct, frozen=True, kw_only=True):
-    """The open gates of all projects, those first that wait longest."""
+    """The open gates of all projects, those first that wait longest; and the flows that ask something."""
 
     daemon: bool
     gates: list[GateInShort]
+    flows: list[FlowInShort] = []
 
 
 class SnapshotsAnswer(SnapshotsView, frozen=True, kw_only=True):

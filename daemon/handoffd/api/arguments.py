@@ -7,18 +7,22 @@ describe it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from shlex import quote
 from typing import Any, Final, get_args
 
 from msgspec import Struct
 
 from handoffd.api.verbs import MAX_TEXT, MOST_PATHS, VERBS, Arguments, Parameter, VerbSpec
 from handoffd.engine.events import Verb
+from handoffd.engine.flow.events import Verb as FlowVerb
 from handoffd.engine.routing import MOST_STORIES
 from handoffd.engine.track import kind_of
 from handoffd.engine.wording import command_for
 from handoffd.errors import Json, NotFound, Refused
+from handoffd.protocol.pipelines.shapes import seconds
 from handoffd.protocol.state import Reason
 from handoffd.protocol.story import RESERVED_IDS, check_story_id
 from handoffd.protocol.story_text import MAX_BYTES, QUOTE_BYTES, NewStory, story_text
@@ -35,7 +39,9 @@ MOST_SPENT: Final = 10**12
 """More dollars or tokens than this is a typing error."""
 
 
-_KINDS: Final[Mapping[str, Callable[..., Verb]]] = {kind_of(event): event for event in get_args(Verb)}
+_KINDS: Final[Mapping[str, Callable[..., Verb | FlowVerb]]] = {
+    kind_of(event): event for event in (*get_args(Verb), *get_args(FlowVerb))
+}
 _ON: Final[Mapping[str, bool | None]] = {"on": True, "off": False, "default": None}
 
 
@@ -79,6 +85,16 @@ _OTHERWISE: Final[Mapping[str, Callable[[Arguments], Arguments]]] = {
         "executor": given["executor"] or None,
     },
     "backlog_auto": lambda given: {"on": _ON.get(given["auto"])},
+    "flow_start": lambda given: {"params": given["params"] or {}, "automatic": bool(given["auto"])},
+    "flow_answer": lambda given: {
+        "node": given["node"] or "", "visit": given["visit"] or 0, "choice": given["choice"],
+        "text": given["text"] or "",
+    },
+    "flow_revise": lambda given: {**given, "text": given["text"] or ""},
+    "flow_call": lambda given: {**given, "text": given["text"] or ""},
+    "flow_raise": lambda given: {
+        **{name: value for name, value in given.items() if name != "wall"}, "wall_s": given["wall"],
+    },
 }  # fmt: skip
 """Verbs whose event has other fields than the verb has arguments."""
 
@@ -92,7 +108,7 @@ def spec_of(verb: str) -> VerbSpec:
     return spec
 
 
-def event_of(spec: VerbSpec, given: Arguments, by: str) -> Verb:
+def event_of(spec: VerbSpec, given: Arguments, by: str) -> Verb | FlowVerb:
     """Return the engine's event for a verb, from checked arguments; `by` is the name to record."""
     assert spec.event is not None
     apart = {parameter.name for parameter in spec.parameters if parameter.addresses}
@@ -113,7 +129,12 @@ _OF_THE_BACKLOG: Final = frozenset({"started", "backlog_moved", "backlog_edited"
 def usage(spec: VerbSpec, project: str, remark: str | None = None) -> str:
     """Return a verb as a command line: required arguments in capitals, then `remark` as a comment."""
     needed = [parameter for parameter in spec.parameters if parameter.required]
-    line = command_for(project, spec.typed, *(parameter.name.upper() for parameter in needed))
+    words = [parameter.name.upper() for parameter in needed]
+    line = command_for(project, spec.typed, *words)
+    if spec.name == "flow_start":
+        line = f"handoffd {spec.typed} {' '.join(words)} --project {quote(project)}"
+    elif spec.of_flow:
+        line = f"handoffd {spec.typed} {' '.join(words)}"
     if remark is None and any(parameter.type == "reason" for parameter in needed):
         remark = f"REASON: {', '.join(Reason)}"
     return f"{line}  # {remark}" if remark else line
@@ -183,6 +204,8 @@ def _not_empty(schema: Json) -> Json:
         return {"anyOf": [_not_empty(one) for one in schema["anyOf"]]}
     if schema.get("type") == "array":
         return {**schema, "minItems": 1}
+    if schema.get("type") == "object":
+        return {**schema, "minProperties": 1}
     plain_text = schema.get("type") == "string" and not {"enum", "pattern"} & schema.keys()
     return {**schema, "minLength": 1} if plain_text else schema
 
@@ -284,6 +307,33 @@ def _priority(parameter: Parameter, value: object) -> int:
     return found
 
 
+def _duration(parameter: Parameter, value: object) -> int:
+    """Return the seconds of a time such as `90m`."""
+    found = seconds(value) if isinstance(value, str) else None
+    if not found:
+        raise _bad(f"{parameter.name} must be a time such as 90m or 12h")
+    return found
+
+
+def _object(parameter: Parameter, value: object) -> dict[str, Any]:
+    if not isinstance(value, dict) or not all(isinstance(name, str) and _is_text(name) for name in value):
+        raise _bad(f"{parameter.name} must be a JSON object")
+    try:
+        size = len(json.dumps(value, ensure_ascii=False).encode())
+    except (ValueError, RecursionError):
+        raise _bad(f"{parameter.name} holds half of a character, or is nested too deeply") from None
+    if size > MAX_TEXT:
+        raise _bad(f"{parameter.name} must have at most {MAX_TEXT} bytes")
+    return value
+
+
+def _texts(parameter: Parameter, value: object) -> dict[str, list[str]]:
+    for one in (found := _object(parameter, value)).values():
+        if not isinstance(one, list) or not one or not all(isinstance(text, str) for text in one):
+            raise _bad(f"{parameter.name} must be an object of lists of texts")
+    return found
+
+
 def _level(_: Parameter, value: object) -> int:
     """Return a level that the verb can choose; the command line sends it as text."""
     if value in (1, 2) and not isinstance(value, bool):
@@ -364,6 +414,18 @@ _NEW_STORY: Final[Json] = {
 }
 
 TYPES: Final[Mapping[str, ParameterType]] = {
+    "object": ParameterType(check=_object, shape={"type": "object"}, empty=({},)),
+    "texts": ParameterType(
+        check=_texts,
+        shape={
+            "type": "object",
+            "additionalProperties": {"type": "array", "minItems": 1, "items": {"type": "string"}},
+        },
+        empty=({},),
+    ),
+    "duration": ParameterType(
+        check=_duration, shape={"type": "string", "pattern": "^[1-9][0-9]{0,5}[smhd]$"}
+    ),
     "story_text": ParameterType(check=_story_text, shape=_STORY_TEXT),
     "new_stories": ParameterType(
         check=_new_stories,

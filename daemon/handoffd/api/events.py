@@ -19,6 +19,7 @@ from msgspec import convert
 from msgspec.structs import replace
 
 from handoffd.api.answers import HistoryEvent, HistoryGap, Run, StepAndStatus, UsageCounts
+from handoffd.api.flow_words import FLOW_FACTS, flow_follows
 from handoffd.engine.decision import Result
 from handoffd.engine.events import TestEvidence
 from handoffd.engine.run import TOKEN_KINDS, UNITS, PostCheck, Usage, amount, footprint_in_words
@@ -220,7 +221,7 @@ def _standing(standing: Standing | None) -> StepAndStatus | None:
 
 def happened(event: StoredEvent) -> str:
     """Return the fact in one sentence, with the data behind the decision."""
-    tell = _FACTS.get(event.kind)
+    tell = _FACTS.get(event.kind) or FLOW_FACTS.get(event.kind)
     told = tell(event.event) if tell else event.kind.replace("_", " ")
     by = event.event.get("by")
     return f"{told}, by {by}" if by else told
@@ -228,6 +229,8 @@ def happened(event: StoredEvent) -> str:
 
 def follows(event: StoredEvent) -> str:
     """Return what comes next, and why."""
+    if event.result.get("type") == "flow":
+        return flow_follows(event.orders)
     if event.result.get("type") == "error" and event.before == event.after:
         return f"nothing changed: {event.result.get('message')}" + _orders(event, "; ")
     ordered = _orders(event)

@@ -177,12 +177,13 @@ class RunAnswer(Struct, frozen=True, kw_only=True):
 
 
 class Narrowed(TypedDict, total=False):
-    """A part of the history: of a story, of a step, from `since` on and before `until` (see `moment_of`)."""
+    """A part of the history: of a story, step or flow, from `since` on, before `until` (see `moment_of`)."""
 
     story: str | None
     step: str | None
     since: str | None
     until: str | None
+    flow: str | None
 
 
 class Past:
@@ -216,6 +217,7 @@ class Past:
             project=self.root_of(project),
             story=asked.get("story"),
             step=asked.get("step"),
+            flow=asked.get("flow"),
             since=moment_of(asked.get("since"), now, "since", again),
             until=moment_of(asked.get("until"), now, "until", again),
         )

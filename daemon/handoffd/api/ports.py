@@ -14,6 +14,8 @@ from handoffd.capacity.accounts import AccountView, Lifted
 from handoffd.capacity.slots import SlotsView
 from handoffd.engine.decision import Result
 from handoffd.engine.events import Verb
+from handoffd.engine.flow.events import Verb as FlowVerb
+from handoffd.engine.flow.views import NewFlow
 from handoffd.engine.run import Caps, PostCheck, Usage
 from handoffd.engine.views import (
     Applied,
@@ -107,6 +109,12 @@ class Supervision(Protocol):
 
         `request` is its idempotency key, committed together with the event; `story` names the one meant.
         """
+
+    async def start_flow(self, project: str, wanted: NewFlow, by: str, request: str | None) -> str:
+        """Start a flow and return its id. Raises HandoffdError; `request` is as of `give`."""
+
+    async def give_flow(self, project: str, flow: str, event: FlowVerb, request: str | None) -> None:
+        """Let a flow decide on what a person asks for. Raises NotFound, and Refused where it refuses."""
 
     async def meant(self, project: str, verb: Verb, story: str | None) -> str | None:
         """Return the story with a track of its own that a verb is for; None: it is for another track.

@@ -131,6 +131,16 @@ _AFTER: Final = UrlParameter(
 )
 
 
+_ONE_FLOW: Final = UrlParameter(name="flow", help="its id, as `flows` has it", required=True)
+_OF_FLOW: Final = UrlParameter(name="flow", help="the id of a flow: of it and its tasks; all without it")
+_THIS_FLOW: Final = UrlParameter(name="flow", help="only the one with this id, whether it has ended or not")
+_ITS_PROJECT: Final = UrlParameter(
+    name="project", help="its project's name or path, where several have a flow of this id"
+)
+_NODE: Final = UrlParameter(name="node", help="one of its tasks, or an item: TASK[ITEM]")
+_ENDED: Final = UrlParameter(name="ended", type="flag", default=False, help="also the ones that have ended")
+
+
 def _at_most(default: int) -> UrlParameter:
     return UrlParameter(
         name="limit", type="number", default=default, most=MOST_EVENTS, help="how many; at most 1000"
@@ -201,7 +211,7 @@ _QUESTIONS: Final = (
     ),
     Question(
         name="runs", help="The latest dispatches, newest first: as `runs --json`.",
-        parameters=(PROJECT, *_PART, _at_most(100)), ask=Reads.runs, hint="handoffd runs --help",
+        parameters=(PROJECT, *_PART, _OF_FLOW, _at_most(100)), ask=Reads.runs, hint="handoffd runs --help",
     ),
     Question(
         name="run", help="All that is kept of one attempt: as `show --json`.",
@@ -224,7 +234,20 @@ _QUESTIONS: Final = (
     Question(
         name="events",
         help="Events, oldest first; live with `follow` (one object a line) or `stream`.",
-        parameters=(PROJECT, *_PART, _AFTER, _at_most(500)), ask=Reads.events,
+        parameters=(PROJECT, *_PART, _OF_FLOW, _AFTER, _at_most(500)), ask=Reads.events,
+    ),
+    Question(
+        name="flows", help="Flows, first the ones that wait for a person: as `flow list --json`.",
+        parameters=(PROJECT, _THIS_FLOW, _ENDED), ask=Reads.flows, long="flows", hint="handoffd flow list",
+    ),
+    Question(
+        name="flow", help="All about one flow: tasks, questions, limits: as `flow show --json`.",
+        parameters=(_ONE_FLOW, _ITS_PROJECT), ask=Reads.flow, hint="handoffd flow show FLOW",
+    ),
+    Question(
+        name="flow_explain", help="Why a flow, or a task of it, is where it is: as `flow explain --json`.",
+        parameters=(_ONE_FLOW, _NODE, _ITS_PROJECT), ask=Reads.flow_explain,
+        hint="handoffd flow explain FLOW",
     ),
     Question(
         name="detect", help="Which of the protocol's files a folder has, and the level of adoption.",

@@ -41,6 +41,7 @@ from handoffd.api.answers import (
     WorkspacesAnswer,
 )
 from handoffd.api.events import Names, named, peeked, seen_first
+from handoffd.api.flows import FlowReads
 from handoffd.api.past import Past, end_of_night, midnights, moment_of
 from handoffd.api.ports import Desk, Renewing, Supervision
 from handoffd.clock import Clock
@@ -90,7 +91,7 @@ LATELY_S: Final = 24 * 3600.0
 """How long `status` shows that notices were given up."""
 
 
-class Reads(Past):
+class Reads(Past, FlowReads):
     """The reads. `daemon`: whether a daemon answers, or the process of one command."""
 
     def __init__(
@@ -114,7 +115,7 @@ class Reads(Past):
         """Return every project's status, or one's."""
         if project is None:
             views = await self._placed(await self._supervision.views())
-            shown = [await self.status_of(view) for view in views]
+            shown = await self.with_flows([await self.status_of(view) for view in views])
         else:
             shown = [await self.project_in_full(project)]
         return StatusAnswer(
@@ -206,6 +207,7 @@ class Reads(Past):
         view = await self.status_of(await self._supervision.view(self._supervision.find(project)))
         took = await self._footprints(view.project)
         tracks = (replace(track, footprint=took.get(track.track)) for track in view.tracks)
+        (view,) = await self.with_flows([view], [view.project])
         return replace(view, tracks=tuple(tracks))
 
     async def project_in_full(self, project: str) -> ProjectView:
@@ -277,7 +279,8 @@ class Reads(Past):
             at_gate = (track for track in view.tracks if track.gate)
             found += [_gate_in_short(view, track, names, since) for track in at_gate]
         found.sort(key=lambda gate: (gate.since is None, gate.since or self.now(), gate.project))
-        return GatesAnswer(daemon=self.daemon, gates=found)
+        flows = [one for one in await self.open_flows() if one.questions]
+        return GatesAnswer(daemon=self.daemon, gates=found, flows=flows)
 
     async def snapshots(self, project: str, story: str | None = None) -> SnapshotsAnswer:
         """Return the snapshots of a project's story, the first one in flight by default."""
@@ -314,7 +317,7 @@ class Reads(Past):
             raise Refused("the report would end before it begins", code="BAD_ARGUMENT", hint=_REPORT)
         night = await self.journal.past.night(Part(project=root, since=begin, until=end))
         shown = await self._supervision.views() if root is None else (await self._supervision.view(root),)
-        views = await self._placed(shown)
+        views = await self.with_flows(await self._placed(shown), None if root is None else [root])
         schedules, _ = await self._schedules(root) if self._schedules is not None else ((), ())
         fleet = Fleet(
             views=views, schedules=schedules, caps=await self._spent(now), alive=self.daemon,
@@ -464,7 +467,7 @@ def is_bootstrapped(root: str) -> bool:
 
 
 # --- the output of a run -----------------------------------------------------------------------------
-_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}(\.[a-z]{1,16}(\.[a-z0-9-]{1,40}){0,2})?")
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}(\.[0-9]{1,6})?(\.[a-z]{1,16}(\.[a-z0-9-]{1,40}){0,2})?")
 LOOK_S = 0.1
 """Pause between reads of a growing output, which sends no notification."""
 

@@ -39,6 +39,7 @@ from handoffd.api.answers import (
 )
 from handoffd.api.arguments import checked, event_of, meant_by, spec_of, usage
 from handoffd.api.events import addressed, addressed_json, seen_first
+from handoffd.api.flows import is_flow
 from handoffd.api.folders import (
     SETTINGS,
     Inspecting,
@@ -70,6 +71,8 @@ from handoffd.clock import Clock
 from handoffd.engine import events as facts
 from handoffd.engine.decision import Result
 from handoffd.engine.events import Started, Verb
+from handoffd.engine.flow.events import Verb as FlowVerb
+from handoffd.engine.flow.flow import FLOWS
 from handoffd.engine.track import own_story
 from handoffd.engine.views import LandingRequest
 from handoffd.engine.wording import command_for, counted
@@ -202,7 +205,11 @@ class Service(Reads, Inspecting):
         if verb in {"start", "custom"}:
             event, go_on = event_of(spec, given, caller.by), given.get("go_on", True)
             return await self._start(await self._ready(project), event, caller, go_on=go_on)
+        if spec.of_flow:
+            root = await self._flow_root(project, verb)
+            return await self.give_flow(spec, root, given, caller.by, caller.request)
         root, event = self._supervision.find(project), event_of(spec, given, caller.by)
+        assert isinstance(event, Verb)
         return await self._give(root, event, caller.request, meant_by(spec, given))
 
     async def _check_executors(self, names: tuple[str, ...]) -> None:
@@ -251,7 +258,7 @@ class Service(Reads, Inspecting):
         elif await to_thread.run_sync(self.inside, caller.pid):
             raise kept_out(rule, hint)
 
-    async def _start(self, root: str, started: Verb, caller: Caller, *, go_on: bool) -> Json:
+    async def _start(self, root: str, started: Verb | FlowVerb, caller: Caller, *, go_on: bool) -> Json:
         """Give a start; the project's files say whether they describe its stories.
 
         What an aborted start of one did is put away, unless it shall `go_on`.
@@ -309,10 +316,23 @@ class Service(Reads, Inspecting):
         own = await self._supervision.meant(root, verb, story)
         return await self._told(root, await self._supervision.give(root, verb, request, own or story), own)
 
+    def speaks(self) -> str:
+        """Return the language of questions to people."""
+        return self._language
+
+    async def _flow_root(self, project: str, verb: str) -> str:
+        """Return the root of a project; a start of a flow supervises it first if necessary."""
+        if verb == "flow_start" and not self._knows(project):
+            await self._supervision.add(self._path(project))
+        return self._supervision.find(project)
+
     async def recalled(self, seq: int) -> Json:
         """Return the answer to an earlier verb by its event's number: its result, and the next command."""
         (event,) = await self.journal.events(seq - 1, None, 1)
         root, own = event.key.project, own_story(event.key)
+        if is_flow(event.key):
+            told = str(event.result.get("message") or "it was done")
+            return plain(await self.flow_told(root, event.key.track.removeprefix(FLOWS), told))
         return await self._with_next(root, addressed_json(event.result, root, own), own)
 
     async def _hand_out(self, root: str, by: str, story: str | None) -> Json:

@@ -27,7 +27,7 @@ class Parameter:
     name: str
     type: Literal[
         "text", "story", "stories", "step", "reason", "flag", "executors", "amount", "count", "level",
-        "priority", "paths", "story_text", "new_stories",
+        "priority", "paths", "story_text", "new_stories", "object", "texts", "duration",
     ]  # fmt: skip
     required: bool = False
     unless: str | None = None
@@ -74,6 +74,11 @@ class VerbSpec:
         """Its words on a command line: `backlog_move` is `backlog move`."""
         return self.name.replace("_", " ")
 
+    @property
+    def of_flow(self) -> bool:
+        """Whether it is for a flow, or starts one: on a command line the flow tells its project."""
+        return self.name.startswith("flow_")
+
 
 TAKE = Parameter(name="take", type="flag", help="also take the project away from another handoffd")
 _NOTE = Parameter(name="note", type="text", help="text for the next prompt")
@@ -110,6 +115,10 @@ _GATES = Parameter(
     help="when you decide about each story: before its code, after it (for a night), both, or none",
 )  # fmt: skip
 _QUEUED = Parameter(name="story", type="story", required=True, help="a queued story")
+
+_FLOW = Parameter(
+    name="flow", type="text", required=True, addresses=True, help="the id of a flow, as `flow list` has it"
+)
 
 _MANUAL = Parameter(name="manual", type="flag", help="dispatch nothing: keep the level (1 for a new project)")
 
@@ -454,6 +463,105 @@ _SPECS: Final = (
         parameters=(_WHICH,),
         guard="always",
         event="edit_confirmed",
+    ),
+    VerbSpec(
+        name="flow_start",
+        help="Start a flow: an instance of a pipeline.",
+        parameters=(
+            Parameter(
+                name="pipeline", type="text", required=True, addresses=True, help="the name of a pipeline"
+            ),
+            Parameter(name="params", type="object", help="its parameters, as a JSON object"),
+            Parameter(
+                name="texts",
+                type="texts",
+                help="parameters as people type them, each a list of texts; the pipeline's schemas type them",
+            ),
+            Parameter(name="label", type="text", addresses=True, help="what to call it in lists"),
+            Parameter(name="auto", type="flag", help="let its questions answer themselves where they may"),
+        ),
+        guard="unknown",
+        event="flow_started",
+        adds=True,
+    ),
+    VerbSpec(
+        name="flow_answer",
+        help="Answer a question of a flow.",
+        parameters=(
+            _FLOW,
+            Parameter(name="choice", type="text", required=True, help="one of the question's choices"),
+            Parameter(
+                name="node",
+                type="text",
+                help="the task that asks; without it the flow's own question, or the only one",
+            ),
+            Parameter(name="visit", type="count", help="the visit that asks; without it, the present one"),
+            Parameter(name="text", type="text", help="words for the next agent; they choose nothing"),
+        ),
+        guard="always",
+        event="answered",
+    ),
+    VerbSpec(
+        name="flow_revise",
+        help="Send a task of a flow back, with all that needs it.",
+        parameters=(
+            _FLOW,
+            Parameter(name="node", type="text", required=True, help="a task, or one item: TASK[ITEM]"),
+            Parameter(name="text", type="text", help="what shall be different"),
+        ),
+        guard="always",
+        event="revised",
+    ),
+    VerbSpec(
+        name="flow_call",
+        help="Open a task of a flow that people may call.",
+        parameters=(
+            _FLOW,
+            Parameter(name="task", type="text", required=True, help="a task that is `callable`"),
+            Parameter(name="text", type="text", help="what it shall do"),
+        ),
+        guard="always",
+        event="summoned",
+        adds=True,
+    ),
+    VerbSpec(
+        name="flow_pause",
+        help="Open nothing more in a flow; what is at work goes on.",
+        parameters=(_FLOW,),
+        event="flow_paused",
+        adds=True,
+        repeats=True,
+    ),
+    VerbSpec(
+        name="flow_resume",
+        help="Let a paused flow go on.",
+        parameters=(_FLOW,),
+        guard="always",
+        event="flow_resumed",
+        adds=True,
+        repeats=True,
+    ),
+    VerbSpec(
+        name="flow_abort",
+        help="End a flow; a second time, without what it always does in the end.",
+        parameters=(_FLOW,),
+        guard="always",
+        event="flow_aborted",
+    ),
+    VerbSpec(
+        name="flow_raise",
+        help="Raise limits of a flow while it runs.",
+        parameters=(
+            _FLOW,
+            Parameter(name="usd", type="amount", help="what it may cost, in dollars"),
+            Parameter(name="tokens", type="count", help="how many tokens it may use"),
+            Parameter(name="starts", type="count", help="how many tasks it may open"),
+            Parameter(name="tasks", type="count", help="how many items its lists may have"),
+            Parameter(name="parallel", type="count", help="how many tasks may be at work at once"),
+            Parameter(name="wall", type="duration", help="how long it may work: 90m, 12h"),
+        ),
+        guard="always",
+        event="limits_raised",
     ),
 )
 

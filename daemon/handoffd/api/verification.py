@@ -11,20 +11,27 @@ before the replay could start, and rows after a finding of their track.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import partial
+from typing import Final
 
 from msgspec import Struct, field, to_builtins
 
+import handoffd
 from handoffd.engine.decide import Difference, differing, replay, standing_of, unlike
+from handoffd.engine.flow.flow import Flow
 from handoffd.engine.track import EXTERNAL, Track, TrackKey
 from handoffd.errors import Json, StoreError
 from handoffd.files.atomic import digest_of
-from handoffd.journal.backup import Made
+from handoffd.journal.backup import Made, MadeFlow
+from handoffd.journal.codec import as_kept
 from handoffd.journal.database import Fault, gaps, integrity, projections, projects, references
 from handoffd.journal.dispatches import BEGUN, JUDGED, TOLD, DerivedDispatches, DispatchRow
+from handoffd.journal.flow_queries import FlowRow, name_of
+from handoffd.journal.flows import FlowTexts
 from handoffd.journal.records import Record
-from handoffd.journal.replay import Entry, Kept, Recordings
+from handoffd.journal.replay import Entry, Kept, Recordings, replay_flow, unlike_flow
 from handoffd.protocol.state import render_state
 
 Progress = Callable[[int, int], None]
@@ -32,15 +39,17 @@ Progress = Callable[[int, int], None]
 
 MOST_FINDINGS = 100
 """Findings listed one by one; further ones are only counted."""
+MOST_NAMED: Final = 10
+"""Differences that a finding about a flow names in its words."""
 
 
 class Finding(Struct, frozen=True, kw_only=True):
     """One fault of the journal.
 
     `kind`: `diverged` (the decision differs now), `unreadable` (cannot be decided again), `track` (the
-    stored track is not what its events make), `dispatch` (the same for a row of the dispatches), or a fault
-    of the tables (`missing`, `reference`, `projection`, `project`, `damaged`). `engine` is the release
-    that decided.
+    stored track is not what its events make), `flow` (the same for a flow), `dispatch` (the same for a row
+    of the dispatches), or a fault of the tables (`missing`, `reference`, `projection`, `project`,
+    `damaged`). `engine` is the release that decided.
     """
 
     kind: str
@@ -63,6 +72,7 @@ class Report(Struct, kw_only=True):
     project: str | None
     newest: int = 0
     tracks: int = 0
+    flows: int = 0
     dispatches: int = 0
     replayed: int = 0
     older: int = 0
@@ -99,6 +109,16 @@ class _Following(Struct):
     lost: int | None = None
 
 
+class _FollowingFlow(Struct):
+    """One flow during the replay. `partial`: its first events are not kept."""
+
+    flow: Flow
+    partial: bool
+    seq: int = 0
+    engine: str | None = None
+    lost: int | None = None
+
+
 class Verification:
     """One pass over a journal, of one project or of all."""
 
@@ -107,6 +127,8 @@ class Verification:
         self._project = project
         self._report = Report(journal=str(source.path), project=project)
         self._following: dict[TrackKey, _Following] = {}
+        self._flows: dict[TrackKey, _FollowingFlow] = {}
+        self._texts = FlowTexts()
         self._derived = DerivedDispatches()
 
     def run(self, progress: Progress = lambda _, __: None) -> Report:
@@ -122,6 +144,16 @@ class Verification:
             key: Made(track=one.track, seq=one.seq, digest=one.digest, engine=one.engine)
             for key, one in self._following.items()
             if one.seq and one.lost is None
+        }
+
+    def made_flows(self) -> Mapping[TrackKey, MadeFlow]:
+        """Return the flows that the events make, in the same way."""
+        if self._source.ask(gaps):
+            return {}
+        return {
+            key: MadeFlow(flow=one.flow, seq=one.seq, engine=one.engine)
+            for key, one in self._flows.items()
+            if one.seq and one.lost is None and not one.partial
         }
 
     def _run(self, progress: Progress) -> Report:
@@ -143,6 +175,7 @@ class Verification:
             report.newest = source.newest()
             self._walk(reached, report.newest, progress)
             self._compare_tracks()
+            self._compare_flows()
             self._compare_dispatches()
             for fault in source.ask(gaps, references, projections, projects):
                 report.add(_whole(fault))
@@ -164,6 +197,9 @@ class Verification:
             progress(after, until)
 
     def _follow(self, entry: Entry) -> None:
+        if entry.of_flow:
+            self._follow_flow(entry)
+            return
         one = self._following.setdefault(entry.key, _Following(Track()))
         one.seq = entry.seq
         one.digest = entry.digest or one.digest
@@ -190,6 +226,60 @@ class Verification:
             self._report.add(_of(entry, "diverged", f"it is decided otherwise now: {named}", differences))
         else:
             self._derived.write(entry.seq, _record(entry, again.track))
+
+    def _follow_flow(self, entry: Entry) -> None:
+        begins = entry.kind == "flow_started"
+        one = self._flows.setdefault(
+            entry.key, _FollowingFlow(Flow(id=name_of(entry.key)), partial=not begins)
+        )
+        one.seq, one.engine = entry.seq, entry.engine
+        if one.partial:
+            self._report.older += 1
+        elif one.lost is not None:
+            self._report.unreplayed += 1
+        elif entry.flow is None:
+            one.lost = entry.seq
+            self._report.add(_of(entry, "unreadable", entry.fault or "it cannot be read"))
+        else:
+            self._decide_flow_again(entry, one)
+
+    def _decide_flow_again(self, entry: Entry, one: _FollowingFlow) -> None:
+        assert entry.flow is not None
+        again = replay_flow(one.flow, entry.flow)
+        left = self._texts.of(entry.key.project, again.flow, one.flow).digest
+        # Another release may have spelled the same flow in another way.
+        same = entry.engine != handoffd.__version__ or entry.left == left
+        differences = again.differences or (() if same else tuple(differing("flow", entry.left, left)))
+        self._report.replayed += 1
+        one.flow = again.flow
+        if differences:
+            one.lost = entry.seq
+            self._report.add(
+                _of(entry, "diverged", f"it is decided otherwise now: {_named(differences)}", differences)
+            )
+
+    def _compare_flows(self) -> None:
+        kept = {row.key: row for row in self._source.flows(self._project)}
+        self._report.flows = len(kept)
+        for key, row in kept.items():
+            self._compare_flow(row, self._flows.get(key))
+
+    def _compare_flow(self, row: FlowRow, one: _FollowingFlow | None) -> None:
+        add = partial(_of_track, row.key, row.seq, kind="flow")
+        if one is None:
+            self._report.add(add("the flow is there, but none of its events"))
+            return
+        if row.unsound is not None:
+            self._report.add(add(f"the stored flow was changed: {row.unsound}"))
+            return
+        differences = (
+            ()
+            if row.flow is None or one.lost or one.partial
+            else tuple(unlike_flow(row.flow, as_kept(one.flow)))
+        )
+        if differences:
+            message = f"the stored flow is not what its events make: {_named(differences)}"
+            self._report.add(add(message, differences))
 
     def _compare_tracks(self) -> None:
         kept = {stored.key: stored for stored in self._source.tracks(self._project)}
@@ -259,9 +349,21 @@ def _of(entry: Entry, kind: str, message: str, differences: tuple[Difference, ..
     )  # fmt: skip
 
 
-def _of_track(key: TrackKey, seq: int, message: str, differences: tuple[Difference, ...] = ()) -> Finding:
+def _named(differences: Sequence[Difference]) -> str:
+    shown = [difference.what for difference in differences[:MOST_NAMED]]
+    more = len(differences) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
+
+
+def _of_track(
+    key: TrackKey,
+    seq: int,
+    message: str,
+    differences: tuple[Difference, ...] = (),
+    kind: str = "track",
+) -> Finding:
     return Finding(
-        kind="track", message=message, seq=seq, project=key.project, track=key.track, differences=differences
+        kind=kind, message=message, seq=seq, project=key.project, track=key.track, differences=differences
     )
 
 

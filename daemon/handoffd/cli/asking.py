@@ -36,6 +36,7 @@ def narrowing(command: Callable[..., None]) -> Callable[..., None]:
     options = (
         click.option("--story", metavar="ID", help="Only of this story."),
         click.option("--step", metavar="STEP", help="Only of this step."),
+        click.option("--flow", metavar="FLOW", help="Only of this flow, and of what works for it."),
         click.option("--since", metavar="WHEN", help=f"Only since then: {WHEN}."),
         click.option("--until", metavar="WHEN", help="Only before then."),
     )
@@ -96,6 +97,21 @@ def project_names(context: click.Context, _: click.Parameter, incomplete: str) -
 
     names = [str(one["name"]) for one in answer["projects"]]
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def flow_ids(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the open flows whose ids begin with `incomplete`; none when no daemon answers."""
+    place = context.find_object(Place)
+    if place is None:
+        place = Place(config=context.find_root().params.get("config"), environ=os.environ)
+    try:
+        answer = Client(place.socket(), ANSWER_S).get("/v1/flows")
+    except HandoffdError:
+        return []
+    from click.shell_completion import CompletionItem
+
+    found = [(str(one["flow"]), one["label"] or one["waits_for"]) for one in answer["flows"]]
+    return [CompletionItem(name, help=about) for name, about in found if name.startswith(incomplete)]
 
 
 def words_of_verb(

@@ -13,7 +13,7 @@ import click
 
 from handoffd.chat.status_text import FILES
 from handoffd.cli.asking import is_numbered, json_option, print_json, project_argument
-from handoffd.cli.status_report import located, ways
+from handoffd.cli.stories.standing import located, ways
 from handoffd.cli.wording import moment, no_daemon, plain, size_of, styled, table
 from handoffd.engine.wording import command_for, counted
 from handoffd.entrance.place import Place, by_name, in_utf8
@@ -326,7 +326,7 @@ def clones(answer: dict[str, Any], limit: float | None = None) -> list[str]:
         since = f"since {moment(one['made_at'])}"
         lines += [
             f"{plain(one['name'])} {plain(one['story'])}, {size_of(one['bytes'])}, {since}",
-            f"    {plain(one['branch'])}",
+            f"    {plain(one['branch'] or 'on no branch: it is only read')}",
             f"    {plain(one['folder'])}",
             f"    {kept if one['ready'] else f'{kept}; not set up yet'}",
         ]

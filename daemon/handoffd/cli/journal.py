@@ -53,7 +53,7 @@ def verified(report: Report) -> list[str]:
 
 def _next(first: Finding) -> str:
     """Return the command that shows more of a finding, or repairs a journal without replayable events."""
-    if first.kind == "track" and first.project:
+    if first.kind in {"track", "flow"} and first.project:
         return f"handoffd stop && handoffd journal repair {quote(plain(first.project))}"
     if first.seq is None or first.kind in {"missing", "unreadable"}:
         return "handoffd stop && handoffd journal restore FILE   (the latest clean backup)"
@@ -133,7 +133,8 @@ def _projects(count: int) -> str:
 
 def _sum(report: Report) -> str:
     place = report.journal if report.project is None else f"{report.project} in {report.journal}"
-    said = f"{counted(report.replayed, 'decision')} of {counted(report.tracks, 'track')} replayed"
+    of = counted(report.tracks, "track") + (f" and {counted(report.flows, 'flow')}" if report.flows else "")
+    said = f"{counted(report.replayed, 'decision')} of {of} replayed"
     if report.older:
         said += f", {report.older} {'is' if report.older == 1 else 'are'} too old to be replayed"
     if report.unreplayed:
@@ -197,7 +198,7 @@ def verify(place: Place, project: str | None, named: str | None, as_json: bool) 
 @json_option
 @click.pass_obj
 def repair(place: Place, project: str | None, as_json: bool) -> None:
-    """Rebuild tracks that were changed outside handoffd from their events; the daemon must not run.
+    """Rebuild tracks and flows that were changed outside handoffd from their events; stop the daemon first.
 
     Of PROJECT, or of all projects. Exit code 1: a track cannot be rebuilt.
     """
@@ -219,10 +220,11 @@ def repair(place: Place, project: str | None, as_json: bool) -> None:
         root = None if project is None else _root(place.project(project), source.roots())
         verification = Verification(source, root)
         verification.run(tell)
-        made = verification.made()
-        done = repair_journal(settings.journal, made, root)
+        made, flows = verification.made(), verification.made_flows()
+        done = repair_journal(settings.journal, made, root, flows)
         restored = max((int(one["after"]) for one in source.restored()), default=0)
-        late = {key for key in done.made if made[key].seq <= restored}
+        seqs = {key: one.seq for key, one in made.items()} | {key: one.seq for key, one in flows.items()}
+        late = {key for key in done.made if seqs[key] <= restored}
         _quiet()
         paused = anyio.run(journal_restore.catch_up, settings, late, account(), SystemClock()) if late else ()
     if as_json:

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from handoffd.api.client import Stream
 from handoffd.cli.asking import insisted, json_option, narrowing, project_argument
 from handoffd.cli.wording import called, moment, plain, shorten, terminal_text
+from handoffd.engine.flow.flow import FLOWS
 from handoffd.engine.run import Usage
 from handoffd.engine.wording import counted
 from handoffd.entrance.place import Place
@@ -336,7 +337,7 @@ def events(place: Place, /, **asked: Any) -> None:
     """
     word = asked["project"] or asked["named"]
     named = None if word is None else place.project(word)
-    part = {name: asked[name] for name in ("story", "step", "since", "until", "after")}
+    part = {name: asked[name] for name in ("story", "step", "flow", "since", "until", "after")}
     if asked["follow"]:
         found: Iterable[dict[str, Any]] = _follow(place, {**part, "project": named})
     else:
@@ -372,7 +373,9 @@ def line(event: dict[str, Any]) -> str:
         return f"-- {missing}: {plain(event['why'])}; continuing at {event['next']} --"
     before, after = _standing(event["before"]), _standing(event["after"])
     moved = f" [{before} → {after}]" if before != after else f" [{after}]"
-    what = f"{plain(event['kind'])}: {plain(event['why'])}{moved}"
+    if event["result"].get("type") == "flow":
+        moved = f" [{plain(event['track'].removeprefix(FLOWS))}]"
+    what = f"{plain(event['kind'])}: {plain(event['why'] or event.get('what') or '')}{moved}"
     return f"{moment(event['at'])}  {event['seq']}  {called(event)}  {what}"
 
 

@@ -122,6 +122,11 @@ LAZY: Final[Mapping[str, tuple[str, str]]] = {
         "handoffd.cli.pipelines.commands:pipeline",
         "List, show, check or simulate pipelines.",
     ),
+    "kit": ("handoffd.cli.pipelines.kit:kit", "Run a small program that pipelines use as a command."),
+    "flow": (
+        "handoffd.cli.flows.commands:flow",
+        "Start a flow of a pipeline, answer its questions, see where it is and why.",
+    ),
     "config": ("handoffd.cli.config:config", "Check or show the settings, and where each comes from."),
     "executors": ("handoffd.cli.doctor:executors", "Show what each agent CLI can do here, or check one."),
     "doctor": ("handoffd.cli.doctor:doctor", "Report what will fail on this machine, and the fix."),
@@ -162,7 +167,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         "claims", "snapshots", "workspaces", "schedule", "usage", "limits", "slots", "notices", "projects",
     ),
     "Start and steer work": (
-        "start", "custom", "continue", "backlog", "auto", "note", "use", "budget", "pause", "resume",
+        "start", "custom", "flow", "continue", "backlog", "auto", "note", "use", "budget", "pause", "resume",
     ),
     "Decide": (
         "gate", "approve", "reject", "undo", "land", "discard", "retry", "skip", "rollback", "reopen",
@@ -174,7 +179,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         "token", "metrics",
     ),
     "Connect Claude Code, chat agents and your shell": ("hooks", "hook", "mcp", "skill", "completion"),
-    "Work by hand": ("dispatch", "apply", "check"),
+    "Work by hand": ("dispatch", "apply", "check", "kit"),
     "Look at any folder, supervised or not": (
         "query", "detect", "list-projects", "check-prereqs", "review", "triage",
     ),
@@ -211,6 +216,18 @@ pipeline check .ai/pipelines/docs.yaml
 pipeline bounds team-issue
 pipeline simulate debug --flows 5000
 pipeline schema
+flow start team-issue --project shop --param issues=GH-1
+flow list shop
+flow show team-issue-7k2q
+flow explain team-issue-7k2q/solve
+flow messages team-issue-7k2q --follow
+flow answer team-issue-7k2q approve go --text "Only the first two"
+flow revise team-issue-7k2q solve --text "Without the cache"
+flow call team-issue-7k2q consult --text "Which zone?"
+flow pause team-issue-7k2q
+flow resume team-issue-7k2q
+flow abort team-issue-7k2q
+flow raise team-issue-7k2q --usd 20
 start shop US-001
 custom shop "Rename UserDTO to UserResponse"
 continue shop
@@ -241,6 +258,7 @@ auto shop "continue"
 dispatch shop > prompt.md
 apply shop
 check shop
+kit list
 hook < event.json
 hooks install --project ~/shop
 hooks status

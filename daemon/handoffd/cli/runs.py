@@ -20,7 +20,7 @@ from handoffd.cli.asking import (
     project_argument,
     project_names,
 )
-from handoffd.cli.status_report import placed, ways
+from handoffd.cli.stories.standing import placed, ways
 from handoffd.cli.wording import (
     called,
     fitting,

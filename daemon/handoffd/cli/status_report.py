@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from handoffd.cli.flows.standing import as_track, flow_notes
+from handoffd.cli.stories.standing import brief, landing, left_to_land, located, ways
 from handoffd.cli.wording import (
     UNMEASURED,
     fitting,
@@ -218,7 +220,7 @@ def _notes(project: Json, track: Json | None, *, whole: bool) -> Iterator[str]:
         yield from _result_in_detail(track)
         yield from brief(track["review"], project) if track.get("review") else ()  # older daemons send none
     for story in track.get("unlanded", ()):  # older daemons send none
-        yield f"not merged yet: {plain(story)}: {plain(by_name(_landing(project, story), project))}"
+        yield f"not merged yet: {plain(story)}: {plain(by_name(landing(project, story), project))}"
     yield from (f"set aside: {plain(story)}" for story in track["parked"])
     if track.get("to_land") and track.get("whereabouts"):
         yield from ways(track["whereabouts"], project, track["story"])
@@ -243,6 +245,7 @@ def _of_project(project: Json, width: int, *, whole: bool) -> Iterator[str]:
         yield f"warning: no tests are run: {UNMEASURED}"
     if whole and project.get("sandbox"):
         yield f"sandbox: {shorten(project['sandbox'], width)}"
+    yield from flow_notes(project, width)
 
 
 def _of_story(project: Json, track: Json, width: int) -> Iterator[str]:
@@ -309,29 +312,6 @@ def _result_in_detail(track: Json) -> Iterator[str]:
         yield f"blocked by: {', '.join(map(plain, track['blocked_by']))}"
 
 
-def placed(where: Json) -> str:
-    """Return where the work of a story is that is over, and what landing it would do."""
-    return plain(f"{where['branch']}, {where['says']}" if where["branch"] else where["says"])
-
-
-def located(where: Json) -> str:
-    """Return that as a line of its own."""
-    return f"{'branch' if where['branch'] else 'work'}: {placed(where)}"
-
-
-def ways(where: Json, project: Mapping[str, object], story: str) -> Iterator[str]:
-    """Yield the commands to type for a story that is over: what throws it away, and `next:`."""
-    from handoffd.engine.wording import addressed, throwing_away
-
-    discarding = addressed(throwing_away(story), str(project["project"]))
-    if where["would"] not in {"landed", "folder"}:
-        yield f"to throw it away: {plain(by_name(discarding, project))}"
-    label = "to take it up again" if where.get("aborted") else "next"
-    label = "to look" if where["would"] == "folder" else label
-    if where["command"]:
-        yield f"{label}: {plain(by_name(where['command'], project))}"
-
-
 def _backlog(track: Json, width: int) -> str:
     """Return the queued stories, and which of them starts next."""
     from handoffd.engine.wording import counted
@@ -349,23 +329,6 @@ def _backlog(track: Json, width: int) -> str:
     others = ", ".join(plain(story) for story in stories if story != upcoming)
     first = f"{counted(len(stories), 'story', 'stories')}, {first}"
     return shorten(first + (f"; {others}" if others and len(stories) > 1 else ""), width)
-
-
-# --- an open gate --------------------------------------------------------------------------------------
-_CLAIM = 300
-
-
-def brief(gate: Json, project: Mapping[str, object]) -> Iterator[str]:
-    """Yield what `status PROJECT` says of an open gate; its `next:` line is the approval."""
-    from handoffd.engine.wording import command_for, gate_in_words
-
-    yield from gate_in_words(gate)
-    if gate["claim"]:
-        yield f"the agent says: {shorten(gate['claim'], _CLAIM)}"
-    yield from (f"unknown: {plain(one)}" for one in gate["unknown"])
-    reject = command_for(gate["project"], "reject", "REASON", "--story", gate["story"])
-    yield f"to send it back: {plain(by_name(reject, project))}"
-    yield f"all of it: {plain(by_name(gate['command'], project))}"
 
 
 # --- a screen ------------------------------------------------------------------------------------------
@@ -417,32 +380,22 @@ def cut(lines: Sequence[str], most: int) -> list[str]:
 
 
 def _grouped(project: Json, *, daemon: bool) -> Iterator[tuple[int, Json | None]]:
-    """Yield the tracks of a project with their groups; None is the project itself."""
-    condition, tracks = project["condition"], project["tracks"]
+    """Yield the tracks of a project, and its flows, with their groups; None is the project itself."""
+    condition, tracks, flows = project["condition"], project["tracks"], project.get("flows", ())
     if condition not in {"ok", "invalid_rules", "not_initialized"}:
         yield _NEEDS, None  # nothing of it can go on
         return
     if condition == "invalid_rules" or project["warnings"]:
         yield _NEEDS, None
-    elif not tracks:
+    elif not tracks and not flows:
         yield _RESTS, None
+    for flow in flows:
+        yield _NEEDS if flow["next_command"] else _WORKS if daemon else _WAITS, as_track(flow)
     for track in tracks:
         for story in track.get("unlanded", ()):  # older daemons send none
-            yield _NEEDS, _left_to_land(project, track, story)
-        if track["story"] is not None or track["backlog"] or len(tracks) == 1:
+            yield _NEEDS, left_to_land(project, track, story)
+        if track["story"] is not None or track["backlog"] or (len(tracks) == 1 and not flows):
             yield _group_of(project, track, daemon=daemon), track
-
-
-def _left_to_land(project: Json, track: Json, story: str) -> Json:
-    """Return a story in whose track another one is in flight, as a track that waits to be landed."""
-    over = {"story": story, "step": _DONE, "status": "pass", "title": None, "whereabouts": None}
-    return {**track, **over, "completed_at": None, "next_command": _landing(project, story)}
-
-
-def _landing(project: Json, story: str) -> str:
-    from handoffd.engine.wording import command_for
-
-    return command_for(project["project"], "land", "--story", story)
 
 
 def _group_of(project: Json, track: Json, *, daemon: bool) -> int:

@@ -178,6 +178,26 @@ READS: Final = (
     ),
     _tool("gates", "Open reviews", "The gates of all projects that wait for a person, the oldest first."),
     _tool(
+        "flows",
+        "Flows",
+        "The open flows, those first that wait for a person: what each waits for, its questions with the "
+        "command for each choice, its tasks by state, cost.",
+        name="flow_list",
+    ),
+    _tool(
+        "flow",
+        "One flow",
+        "All about one flow: its tasks as a tree with state, visit and outcome, what it asks and waits for, "
+        "how often it went back, its files, what of its limits it has used.",
+        name="flow_show",
+    ),
+    _tool(
+        "flow_explain",
+        "Why a flow is where it is",
+        "What was decided in a flow, or about one task of it, and why: reasons with expressions and their "
+        "values, ways back that were taken, feedback that waits.",
+    ),
+    _tool(
         "snapshots",
         "Snapshots",
         "The files of a project's story as they were kept, step by step; each is a ref to compare with git.",

@@ -68,6 +68,7 @@ _PYTHON: Final[Mapping[str, tuple[type, ...]]] = {
     "integer": (int,),
     "number": (int, float),
     "array": (list,),
+    "object": (dict,),
 }
 
 

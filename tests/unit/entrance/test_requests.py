@@ -131,7 +131,7 @@ def test_files_are_enough_to_inspect_a_folder(alone: Path) -> None:
         (
             "runs",
             {"projct": "shop"},
-            "unknown parameter 'projct' (allowed: limit, project, since, step, story, until)",
+            "unknown parameter 'projct' (allowed: flow, limit, project, since, step, story, until)",
         ),
         ("review", {"project": "shop", "language": "fr"}, "unknown language 'fr' (allowed: en, zh-TW)"),
     ],

@@ -48,6 +48,7 @@ from handoffd.api.answers import (
 from handoffd.api.arguments import usage, values
 from handoffd.api.chat import Messages
 from handoffd.api.events import follow
+from handoffd.api.flows import FlowGiven
 from handoffd.api.http.endpoint import BY, Asked, Endpoint
 from handoffd.api.outcomes import Reloaded, TrustedSettings
 from handoffd.api.past import Narrowed
@@ -255,6 +256,7 @@ _PROJECT: Final = Parameter(name="project", type="text", required=True, help="a 
 _SHAPES: Final[Mapping[str, Any]] = {
     "init": Initialised, "add": Added, "remove": Removed, "trust": Trusted,
     "apply": AppliedAnswer, "check": CheckedAnswer, "land": LandedAnswer, "discard": DiscardedAnswer,
+    **{name: FlowGiven for name, spec in VERBS.items() if spec.of_flow},
 }  # fmt: skip
 """Types of the answers of verbs, but for verbs that answer with a result of the engine."""
 

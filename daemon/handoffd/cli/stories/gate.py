@@ -24,6 +24,7 @@ import click
 
 from handoffd.chat.commands import reason_meant
 from handoffd.cli.asking import json_option, print_json, print_lines, project_argument
+from handoffd.cli.flows.telling import asked
 from handoffd.cli.log import last_lines
 from handoffd.cli.verbs import report, way_back
 from handoffd.cli.wording import (
@@ -87,10 +88,12 @@ def gate(
 
 def listed(answer: Json) -> list[str]:
     """Return the lines for an answer of `GET /v1/gates`; the commands name the projects."""
+    questions = [line for flow in answer.get("flows", ()) for line in asked(flow)]  # older daemons send none
     if not answer["gates"]:
-        return ["No project waits at a gate."]
+        return questions[1:] or ["No project waits at a gate."]
     rows = [_row(one) for one in answer["gates"]]
-    return fitting(("STORY", "GATE", "SINCE", "LOOK AT IT"), rows, (), WIDTH, text=("STORY",))
+    head = ("STORY", "GATE", "SINCE", "LOOK AT IT")
+    return [*fitting(head, rows, (), WIDTH, text=("STORY",)), *questions]
 
 
 _TITLE, _STEP = 28, 12

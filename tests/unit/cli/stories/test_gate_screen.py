@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 from tests.support.supervision import gate_view
 
-from handoffd.cli.status_report import brief
 from handoffd.cli.stories.gate import WIDTH, screen
+from handoffd.cli.stories.standing import brief
 from handoffd.cli.wording import unstyled
 from handoffd.engine.views import GateTests, OpenPoint
 from handoffd.protocol.state import TestCounts, plain
