@@ -103,10 +103,12 @@ def test_a_hint_is_a_command(place: str, text: str) -> None:
 
 @pytest.mark.parametrize("spec", VERBS.values(), ids=VERBS)
 def test_how_a_verb_is_given_is_how_it_is_typed(spec: VerbSpec) -> None:
-    """With its project and all that it needs."""
+    """With its project, or the flow that tells it, and all that it needs."""
     understood = typed(usage(spec, "/srv/my shop", "in a terminal of your own"))
+    where = "flow_id" if spec.of_flow and spec.name != "flow_start" else "project"
 
-    assert (spec.name, "/srv/my shop") == (understood.name, understood.given["project"])
+    told = "FLOW" if where == "flow_id" else "/srv/my shop"
+    assert (spec.name, told) == (understood.name, understood.given[where])
 
 
 def test_a_verb_that_needs_a_reason_lists_the_reasons() -> None:

@@ -263,3 +263,63 @@ def test_no_hint_starts_a_real_story(tmp_path: Path) -> None:
 
     assert 1 == done.returncode
     assert f"  next: handoffd rehearse {project} --story US-001\n" in done.stderr
+
+
+OWN = """\
+language: 1
+pipeline: own
+params: {topic: {type: string}}
+roles: {any: {}}
+tasks:
+  draft: {agent: any, out: {draft: draft.md}, outcomes: {ready: ok}}
+  publish:
+    needs: [draft]
+    ask: Publish it?
+    timeout: 1h
+    default: go
+    outcomes: {go: ok, no: {end: cancelled}}
+"""
+
+
+def test_a_flow_is_rehearsed_on_a_copy(tmp_path: Path) -> None:
+    """Of a pipeline of the project's own, too; what its tasks came to is one object for programs."""
+    project = create(tmp_path / "shop")
+    (project / ".ai/pipelines").mkdir()
+    (project / ".ai/pipelines/own.yaml").write_text(OWN)
+    before = files_of(project)
+
+    done = rehearse(str(project), "--pipeline", "own", "--param", "topic=bread", "--json")
+
+    assert 0 == done.returncode, done.stdout + done.stderr
+    told = json.loads(done.stdout)
+    assert ("succeeded", {"topic": "bread"}) == (told["ended"], told["params"])
+    assert {"draft": "ready", "publish": "go"} == {one["node"]: one["outcome"] for one in told["nodes"]}
+    assert before == files_of(project)
+
+
+def test_a_flow_that_fails_in_the_rehearsal_is_an_error(tmp_path: Path) -> None:
+    """It says what the flow came to, and the answers that a script gave."""
+    project = create(tmp_path / "shop")
+    (project / ".ai/pipelines").mkdir()
+    (project / ".ai/pipelines/own.yaml").write_text(OWN)
+    script = tmp_path / "script.json"
+    script.write_text('{"flow": {"answers": {"publish": "no"}}, "draft": "slow:0.1"}')
+
+    done = rehearse(str(project), "--pipeline", "own", "--param", "topic=bread", "--script", str(script))
+
+    assert 1 == done.returncode
+    assert "answered publish: no" in done.stdout
+    assert "has ended: cancelled" in done.stderr
+    assert "daemon.log" in done.stderr
+
+
+def test_a_pipeline_or_parameter_that_there_is_not_is_refused(tmp_path: Path) -> None:
+    """With the next command."""
+    project = create(tmp_path / "shop")
+
+    unknown = rehearse(str(project), "--pipeline", "team-isue")
+    missing = rehearse(str(project), "--pipeline", "team-issue")
+
+    assert (4, 1) == (unknown.returncode, missing.returncode)
+    assert "did you mean team-issue?" in unknown.stderr
+    assert "params.issues: is missing" in missing.stderr

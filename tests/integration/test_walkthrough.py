@@ -1,4 +1,4 @@
-"""The commands of the tutorial and of two how-to pages, typed as they are there.
+"""The commands of the tutorials and of two how-to pages, typed as they are there.
 
 A shell types them in a home of its own, with the real program and a real daemon, started in place of a unit.
 The screens of tutorial and README are held against a real terminal.
@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 from tests.support.installing import FOR_A_PERSON
-from tests.support.reader import AT_NIGHT, AT_SOME_NIGHT, Person
+from tests.support.reader import AT_A_FLOW, AT_NIGHT, AT_SOME_NIGHT, Person
 from tests.support.screens import PICTURE, pictured, texts_of
-from tests.support.walks import INSTALL, OWN_MACHINE, PIPELINES, TUTORIAL, is_like, screens, typed
+from tests.support.walks import FLOW, INSTALL, OWN_MACHINE, PIPELINES, TUTORIAL, is_like, screens, typed
 
 from handoffd.cli.wording import unstyled
 
@@ -82,6 +82,22 @@ def test_a_first_pipeline_is_written_checked_and_counted(person: Person) -> None
         (command, shown.text)
         for (command, lines), shown in zip(page, seen, strict=True)
         if not is_like(lines, shown.text)
+    ]
+
+
+def test_a_first_flow_is_rehearsed_started_answered_and_found_on_its_branch(person: Person) -> None:
+    """Each screen of the tutorial is what a terminal shows; the reader types the id of their own flow."""
+    person.has(AT_A_FLOW)
+    page = list(screens(FLOW.read_text(encoding="utf-8")))
+    own = {"flow=page-7k2q": "flow=$(ls .ai/flows)"}
+
+    seen = person.sees([own.get(command, command) for command, _ in page])
+
+    assert len(page) == len(seen), seen[-1]
+    assert [] == [
+        (command, shown.text)
+        for (command, lines), shown in zip(page, seen, strict=True)
+        if not is_like(map(person.lasting, lines), map(person.lasting, shown.text))
     ]
 
 

@@ -29,6 +29,7 @@ What each act of a script does; everything here has been seen from a real agent:
 | limit:SECONDS | the same with a usage limit that is over after SECONDS |
 | gone | a session to continue does not exist: reports that, exit code 1 |
 | turns:COUNT | asks the model COUNT more times: uses up what the script's `stream` says |
+| outcome:NAME | of a task of a flow: the work that leads to that outcome, then a hand-off |
 
 Started by `python -I -m handoffd.rehearsal`; `-I` keeps the project's modules from shadowing ours.
 """
@@ -44,7 +45,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from handoffd.rehearsal import script
 from handoffd.rehearsal.assignment import (
@@ -59,10 +60,12 @@ from handoffd.rehearsal.assignment import (
     tick,
     understand,
 )
-from handoffd.rehearsal.script import Act, Speech
+from handoffd.rehearsal.script import Act, Flow, Speech
 from handoffd.rehearsal.workspace import MARK, OutsideProject, Workspace
 
 LOG_VARIABLE = "HANDOFFD_REHEARSAL_LOG"
+TASK = ".ai/task.json"
+NO_FLOW = Flow()
 
 _MOST_BYTES = 4 * 1024 * 1024
 _USAGE = """usage: handoffd-prompt | python -I -m handoffd.rehearsal [--stream]
@@ -92,19 +95,38 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
 
 def _session(prompt: str, environ: Mapping[str, str], workspace: Workspace, voice: Voice) -> None:
     assignment = understand(prompt, environ, workspace)
+    assignment = assignment._replace(task=_task_of(workspace, assignment))
     if environ.get(LOG_VARIABLE):
         _log_start(environ[LOG_VARIABLE], assignment)
     told = script.load(workspace, environ)
     acts: tuple[script.Act, ...] = script.PASS
     if told is not None:
-        acts = script.acts_for(told, assignment.step, script.count_start(workspace, assignment.step))
+        acts = script.acts_for(told, *_entry_of(told, workspace, assignment))
     if voice.resumed and any(act.name == "gone" for act in acts):
         voice.end(f"No conversation found with session ID: {voice.resumed}", is_error=True)
         raise SystemExit(1)
     voice.begin(f"session-{assignment.dispatch or assignment.step}", script.speech_of(told))
     voice.say(f"{assignment.step} of {assignment.story or 'this project'}, attempt {assignment.attempt}")
-    perform(acts, workspace, assignment, voice)
+    perform(acts, workspace, assignment, voice, script.flow_of(told))
     voice.end(f"{assignment.step} is over")
+
+
+def _task_of(workspace: Workspace, assignment: Assignment) -> Mapping[str, Any] | None:
+    """Return the task of a flow that is asked for; a step costs no more than a look for the file."""
+    if not workspace.exists(TASK):
+        return None
+    from handoffd.rehearsal.tasks import task_in
+
+    return task_in(workspace, assignment.dispatch)
+
+
+def _entry_of(told: script.Script, workspace: Workspace, assignment: Assignment) -> tuple[str, int]:
+    """Return which entry of the script is meant, and the number of the start; of a task, of its visit."""
+    if assignment.task is None:
+        return assignment.step, script.count_start(workspace, assignment.step)
+    from handoffd.rehearsal.tasks import names_of
+
+    return script.name_in(told, names_of(assignment.task, assignment.step)), int(assignment.task["visit"])
 
 
 def _voice(arguments: Sequence[str]) -> Voice:
@@ -137,18 +159,34 @@ _DEAF_TO = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SLOW_PIECE_S = 0.5
 
 
-def perform(acts: Iterable[Act], workspace: Workspace, assignment: Assignment, voice: Voice) -> None:
+def perform(
+    acts: Iterable[Act], workspace: Workspace, assignment: Assignment, voice: Voice, flow: Flow = NO_FLOW
+) -> None:
     """Do the acts in order. Some acts end the process by `SystemExit` or a signal."""
     for act in acts:
         if act.name not in ("pass", "claim"):
             voice.say(f"told to {act.name}{f':{act.argument}' if act.argument else ''}")
-        _perform(act, workspace, assignment, voice)
+        if assignment.task is not None and act.name in ("pass", "claim", "linger", "outcome"):
+            _do_task(act, workspace, assignment, voice, flow)
+        else:
+            _perform(act, workspace, assignment, voice)
+
+
+def _do_task(act: Act, workspace: Workspace, assignment: Assignment, voice: Voice, flow: Flow) -> None:
+    from handoffd.rehearsal import tasks
+
+    report = tasks.perform(workspace, assignment, flow, act.argument)
+    for name in report.files:
+        voice.say(f"done: {name}")
+    _hand_over(workspace, assignment, report, voice)
+    if act.name == "linger":
+        _wait_for_ever()
 
 
 def _perform(act: Act, workspace: Workspace, assignment: Assignment, voice: Voice) -> None:
     match act.name:
-        case "pass" | "claim":
-            report = _work(workspace, assignment, voice, run_tests=act.name == "pass")
+        case "pass" | "claim" | "outcome":
+            report = _work(workspace, assignment, voice, run_tests=act.name != "claim")
             _hand_over(workspace, assignment, report, voice)
         case "fail" | "needs_human":
             _hand_over(workspace, assignment, _failure(act), voice)

@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from handoffd.rehearsal.workspace import Workspace
 
@@ -36,6 +36,8 @@ class Assignment(NamedTuple):
     attempt: int
     dispatch: str | None
     prompt: str
+    task: Mapping[str, Any] | None = None
+    """The task of a flow that it is for; None: it is for a step."""
 
     @property
     def label(self) -> str:
@@ -140,6 +142,10 @@ class Report(NamedTuple):
     failing: tuple[str, ...] = ()
     commit: str | None = None
     notes: tuple[str, ...] = ()
+    outcome: str | None = None
+    fields: Mapping[str, Any] = {}
+    remarks: tuple[Mapping[str, str], ...] = ()
+    """Notes for other tasks of a flow, in the front matter."""
 
 
 def hand_over(workspace: Workspace, assignment: Assignment, report: Report) -> None:
@@ -166,7 +172,12 @@ def front_matter(assignment: Assignment, report: Report) -> str:
     ]
     if report.commit:
         fields.append(("commit_hash", report.commit))
-    return "---\n" + "".join(f"{key}:{_yaml(value)}\n" for key, value in fields) + "---\n"
+    if report.outcome:
+        fields.append(("outcome", report.outcome))
+    lines = [f"{key}:{_yaml(value)}\n" for key, value in fields]
+    for key, value in (("fields", report.fields), ("notes", report.remarks)):
+        lines += [f"{key}: {json.dumps(value, ensure_ascii=False)}\n"] if value else []
+    return "---\n" + "".join(lines) + "---\n"
 
 
 def body(assignment: Assignment, report: Report) -> str:
@@ -182,6 +193,7 @@ def body(assignment: Assignment, report: Report) -> str:
 def result_text(report: Report) -> str:
     """Return the flat form, for readers without a YAML parser."""
     reason = f"reason: {report.reason}\n" if report.reason else ""
+    reason += f"outcome: {report.outcome}\n" if report.outcome else ""
     return f"status: {report.status}\n{reason}summary: {report.summary}\n"
 
 

@@ -20,6 +20,14 @@ object under the key `stream` gives their content; its tokens and US dollars are
 
 All of it may be left out: then there is one turn, which uses nothing, and the session is called after the
 dispatch. With `--resume SESSION` it is that session instead.
+
+A task of a flow is named as the flow names it, `build[GH-12]/implement`, or as its pipeline does,
+`build/implement`, or by its last name. Of a list, the n-th entry is for all attempts of the n-th visit.
+`outcome:NAME` comes to that outcome. An object under the key `flow` says how all tasks are played:
+
+    {"flow": {"seed": 7, "play": "worst", "answers": {"talk": ["deepen", "conclude"]},
+              "give": {"audit": {"fields": {"risk": 40}, "out": {"queue": {}}}}},
+     "issue/solve": ["outcome:several", "pass"], "implement": "fail"}
 """
 
 from __future__ import annotations
@@ -27,7 +35,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from handoffd.rehearsal.workspace import Workspace
 
@@ -71,6 +79,7 @@ FORMS: Mapping[str, Form] = {
     "limit": Form("SECONDS", required=True),
     "gone": Form(ends_session=False),
     "turns": Form("COUNT", required=True, ends_session=False),
+    "outcome": Form("REASON", required=True),
 }
 """Every act there is; `misbehave` says what each does."""
 
@@ -125,7 +134,20 @@ class Speech(NamedTuple):
 
 STREAM = "stream"
 
-Script = Mapping[str, "str | list[str] | dict[str, str | float]"]
+
+class Flow(NamedTuple):
+    """How a flow is played; `give` has fields and files of tasks, `answers` those to questions, by names."""
+
+    seed: int = 0
+    play: str = "chance"
+    give: Mapping[str, Mapping[str, Mapping[str, Any]]] = {}
+    answers: Mapping[str, str | list[str]] = {}
+
+
+FLOW = "flow"
+PLAYS = ("chance", "best", "worst")
+
+Script = Mapping[str, "str | list[str] | dict[str, Any]"]
 
 PASS = (Act("pass"),)
 
@@ -156,6 +178,8 @@ def parse(text: str, file: str) -> Script:
             _acts(entries, file, step)
         elif isinstance(entries, dict) and step == STREAM:
             _checked_speech(entries, file)
+        elif isinstance(entries, dict) and step == FLOW:
+            _check_flow(entries, file)
         elif isinstance(entries, list):
             for number, entry in enumerate(entries):
                 _acts(entry, file, f"{step}[{number}]")
@@ -178,7 +202,18 @@ def acts_for(script: Script, step: str, start: int) -> tuple[Act, ...]:
 def speech_of(script: Script | None) -> Speech:
     """Return what the stream of a script tells; without one, next to nothing."""
     given = (script or {}).get(STREAM)
-    return Speech(**given) if isinstance(given, dict) else Speech()  # type: ignore[arg-type]
+    return Speech(**given) if isinstance(given, dict) else Speech()
+
+
+def flow_of(script: Script | None) -> Flow:
+    """Return how a script has the tasks of a flow played."""
+    given = (script or {}).get(FLOW)
+    return Flow(**given) if isinstance(given, dict) else Flow()
+
+
+def name_in(script: Script, names: tuple[str, ...]) -> str:
+    """Return the first of several names that a script has an entry for; else the last of them."""
+    return next((one for one in names if one in script), names[-1])
 
 
 def count_start(workspace: Workspace, step: str) -> int:
@@ -207,6 +242,48 @@ def _checked_speech(given: Mapping[str, object], file: str) -> None:
         ):
             wanted = "a text" if default is None else f"a number such as {default}"
             raise BadScript(file, f"must be {wanted}, not {value!r}", key=f"{STREAM}.{key}")
+
+
+def _check_flow(given: Mapping[str, object], file: str) -> None:
+    for key, value in given.items():
+        name = f"{FLOW}.{key}"
+        if key not in Flow._fields:
+            raise BadScript(file, "unknown key", key=name, allowed=Flow._fields)
+        if key == "play" and value not in PLAYS:
+            raise BadScript(file, f"there is no {value!r}", key=name, allowed=PLAYS)
+        if key == "seed" and (not isinstance(value, int) or isinstance(value, bool)):
+            raise BadScript(file, f"must be a whole number, not {value!r}", key=name)
+        if key == "give":
+            _check_given(value, file, name)
+        if key == "answers":
+            _check_answers(value, file, name)
+
+
+def _check_answers(given: object, file: str, key: str) -> None:
+    if not isinstance(given, dict):
+        raise BadScript(file, 'must map questions to answers, such as {"talk": "conclude"}', key=key)
+    for name, said in given.items():
+        texts = said if isinstance(said, list) else [said]
+        if not all(isinstance(one, str) for one in texts):
+            raise BadScript(
+                file, f"must be an answer or a list of answers, not {said!r}", key=f"{key}.{name}"
+            )
+
+
+def _check_given(given: object, file: str, key: str) -> None:
+    if not isinstance(given, dict):
+        raise BadScript(file, 'must map tasks to what they give, such as {"audit": {"fields": {}}}', key=key)
+    for task, parts in given.items():
+        if not isinstance(parts, dict):
+            raise BadScript(file, f"must be an object, not {parts!r}", key=f"{key}.{task}")
+        for part, values in parts.items():
+            if part not in _PARTS:
+                raise BadScript(file, "unknown key", key=f"{key}.{task}.{part}", allowed=_PARTS)
+            if not isinstance(values, dict):
+                raise BadScript(file, f"must be an object, not {values!r}", key=f"{key}.{task}.{part}")
+
+
+_PARTS = ("fields", "out")
 
 
 def _acts(entry: object, file: str, key: str) -> tuple[Act, ...]:

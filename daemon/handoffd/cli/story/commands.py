@@ -11,12 +11,9 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from shlex import join, quote
@@ -25,13 +22,11 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
-from handoffd.api.folders import SETTINGS, prepare_project
 from handoffd.cli.asking import json_option
-from handoffd.doctor.machine import SandboxFacts, sandbox_facts
+from handoffd.cli.story.copies import copy_project, new_folder, own_settings, sandbox_here, skip_tests
+from handoffd.cli.story.flows import flow_options, rehearse_flow
 from handoffd.entrance.requests import ask
 from handoffd.errors import HandoffdError, InvalidFile, NotFound, Problem, Refused, StoreError, remedies
-from handoffd.files.rooted import read_project_file, write_project_file
-from handoffd.protocol.yamltext import MAX_BYTES, load
 from handoffd.settings.model import SandboxSettings
 
 if TYPE_CHECKING:
@@ -73,21 +68,6 @@ def demo(yes: bool, directory: Path | None, as_json: bool) -> None:
     proof = tell(played, as_json=as_json, prove=_prove)
     if not as_json:
         click.echo("\n".join(_next_steps(project, str(proof["pytest"]))))
-
-
-def sandbox_here(
-    wanted: SandboxSettings, try_out: Callable[[SandboxSettings], SandboxFacts] = sandbox_facts
-) -> dict[str, Any]:
-    """Return the settings of a sandbox that can be made here: `wanted`, else none, which is reported.
-
-    A daemon would start no agent then; but it is our script that plays the agent.
-    """
-    from handoffd.cli.story.player import progress
-
-    if try_out(wanted).why is None:
-        return wanted.model_dump(mode="json")
-    progress.print("This system forbids the sandbox: the script works without; an agent would not start.")
-    return {"level": "off"}
 
 
 def _require_room(directory: Path | None) -> None:
@@ -160,20 +140,31 @@ _MOST_BYTES = 1024 * 1024
     help="JSON that tells the rehearsal how to misbehave (docs/how-to/rehearse.md).",
 )
 @click.option("--yes", is_flag=True, help="Approve at human steps instead of asking.")
+@flow_options
 @json_option
 @click.pass_obj
 def rehearse(
-    place: Place, project: Path, story: str | None, script: Path | None, yes: bool, as_json: bool
+    place: Place,
+    /,
+    project: Path,
+    story: str | None,
+    script: Path | None,
+    yes: bool,
+    as_json: bool,
+    **flow: Any,
 ) -> None:
-    """Run a story on a copy of PROJECT without an agent: no token is spent."""
+    """Run a story, or with --pipeline a flow, on a copy of PROJECT without an agent: no token is spent."""
     from handoffd.cli.story.player import play, progress, tell
 
+    if flow["pipeline"] is not None:
+        rehearse_flow(place, _source(place, project), script, as_json=as_json, **flow)
+        return
     again = f"handoffd rehearse {quote(str(project))}"
     source = _source(place, project)
     story = _required(source, story, again, yes=yes)
     rules, settings = _rules_of(source), own_settings()
     acts = None if script is None else _checked_script(script, rules)
-    with _new_folder() as base:
+    with new_folder() as base:
         copy_project(source, base / source.name, acts)
         skipped = skip_tests(base / source.name, story)
         unmeasured = _unmeasured(base / source.name, rules)
@@ -273,17 +264,6 @@ def _rules_of(source: Path) -> RuleBook:
         raise StoreError(error.message, code=error.code, hint=look) from error
 
 
-@contextmanager
-def _new_folder() -> Iterator[Path]:
-    """Lend a folder that stays, unless what is done in it first fails."""
-    base = Path(tempfile.mkdtemp(prefix="handoffd-rehearsal-"))
-    try:
-        yield base
-    except BaseException:
-        shutil.rmtree(base, ignore_errors=True)
-        raise
-
-
 def _unmeasured(project: Path, rules: RuleBook) -> frozenset[str]:
     """Return the steps whose tests would be run, if there were a command for that."""
     from handoffd.inspection.own_files import settings_of
@@ -291,110 +271,3 @@ def _unmeasured(project: Path, rules: RuleBook) -> frozenset[str]:
     if settings_of(str(project)).test.command is not None:
         return frozenset()
     return frozenset(name for name, rule in rules.steps.items() if rule.tests is not None)
-
-
-def own_settings() -> dict[str, Any]:
-    """Return the user's settings that matter here: sinks, the groups their routes name, the language."""
-    from handoffd.settings.loading import load
-
-    with remedies("/"):
-        settings = load().settings
-    wanted = settings.model_dump(mode="json", include={"notify", "language", "execute"})
-    groups = settings.model_dump(mode="json", include={"scheduling": {"groups"}})["scheduling"]
-    scheduling = {**groups, "min_free_memory_mb": 0}  # a rehearsal takes next to none
-    sandbox = sandbox_here(settings.sandbox)
-    return {
-        **wanted,
-        "executor": "rehearsal",
-        "sandbox": sandbox,
-        "schedule": {"poll_s": 1},
-        "scheduling": scheduling,
-    }
-
-
-# --- the copy -----------------------------------------------------------------------------------------
-# The project as it is now, without its story in flight. Links are copied as links, and writing the copy's own
-# files never follows a link, so nothing in the copy can write to the project.
-SCRIPT = ".ai/rehearsal.json"
-
-_LEFT_OUT = ("STATE.json", "HANDOFF.md", "executor-result", "states", "runs", "CHECKLIST.md")
-"""Files of `.ai` that belong to the story in flight, which the rehearsal leaves out."""
-
-
-def copy_project(source: Path, target: Path, script: str | None) -> None:
-    """Make a copy of a project that rehearses: initialised, and with the rehearsal as its executor.
-
-    `script` is the text that tells the rehearsal how to misbehave. The project's settings must be
-    valid. Raises HandoffdError; what was copied until then stays.
-    """
-    try:
-        shutil.copytree(source, target, symlinks=True, ignore=_left_out_of(source, target))
-    except OSError as error:  # shutil's own error is one, too
-        file, why = _first_failure(error, source)
-        raise HandoffdError(
-            f"{source} cannot be copied: {file}: {why}", code="NOT_COPIED", hint=f"ls -ld {quote(file)}"
-        ) from error
-    prepare_project(str(target))  # it detects the tests only while there are no settings
-    _choose_rehearsal(target)
-    if script is not None:
-        write_project_file(target, SCRIPT, script)
-
-
-def skip_tests(copy: Path, story: str) -> str | None:
-    """Have the tests of a copy not measured where the rehearsal writes none; return why, in words.
-
-    Otherwise a step that must add failing tests could never pass.
-    """
-    from handoffd.rehearsal.assignment import Assignment
-    from handoffd.rehearsal.coding import plan_for
-    from handoffd.rehearsal.workspace import Workspace
-
-    why = plan_for(Workspace(str(copy)), Assignment("scaffold", story, 1, None, ""))
-    if not isinstance(why, str) or not _changed(copy, lambda document: document.pop("test", None)):
-        return None
-    return why
-
-
-def _left_out_of(source: Path, target: Path) -> Any:
-    """Return what `copytree` asks: the story in flight, special files, and the copy itself."""
-
-    def left_out(folder: str, names: list[str]) -> set[str]:
-        special = {name for name in names if not _is_ordinary(os.path.join(folder, name))}
-        in_flight = set(names) & set(_LEFT_OUT) if Path(folder) == source / ".ai" else set()
-        return special | in_flight | {name for name in names if Path(folder, name) == target.parent}
-
-    return left_out
-
-
-def _is_ordinary(path: str) -> bool:
-    """Tell files, folders and links from pipes and devices; `copytree` complains of what cannot be seen."""
-    try:
-        mode = os.lstat(path).st_mode
-    except OSError:
-        return True
-    return stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)
-
-
-def _first_failure(error: OSError, source: Path) -> tuple[str, str]:
-    """Return the file that could not be copied, and why; `copytree` goes on and collects them."""
-    if isinstance(error, shutil.Error) and error.args and isinstance(error.args[0], list):
-        file, _, why = error.args[0][0]
-        return str(file), str(why)
-    return str(error.filename or source), error.strerror or str(error)
-
-
-def _choose_rehearsal(copy: Path) -> None:
-    """Set `executor: rehearsal` in the settings of a copy."""
-    _changed(copy, lambda document: document.update(executor="rehearsal"))
-
-
-def _changed(copy: Path, change: Callable[[Any], Any]) -> Any:
-    """Have `change` work on the settings of a copy; return what it returns. Comments are lost."""
-    import yaml
-
-    seen = read_project_file(copy, SETTINGS, MAX_BYTES)
-    document = load(seen.content, SETTINGS).data if seen is not None else None
-    document = {} if document is None else document
-    result = change(document)
-    write_project_file(copy, SETTINGS, yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
-    return result

@@ -15,7 +15,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from shlex import quote
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -149,7 +149,7 @@ class _Gate(Struct, frozen=True):
 class Asking(Protocol):
     """What is asked of the daemon: `control.client.Client` fits."""
 
-    def get(self, path: str, **query: object) -> Json:
+    def get(self, path: str, **query: str) -> Json:
         """Return the answer to a read."""
 
     def post(self, path: str, body: Json) -> Json:
@@ -326,8 +326,13 @@ LOOK_MS = 50
 
 
 @contextmanager
-def private_daemon(base: Path, settings: Mapping[str, Any]) -> Iterator[Client]:
-    """Run a daemon with its journal and runs below `base`. Raises HandoffdError if it dies."""
+def private_daemon(
+    base: Path, settings: Mapping[str, Any], environment: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[Client]:
+    """Run a daemon with its journal and runs below `base`. Raises HandoffdError if it dies.
+
+    `environment` is what it has beside the user's.
+    """
     # Of its own, because a socket's path has room for about a hundred bytes only.
     runtime = Path(tempfile.mkdtemp(prefix="handoffd-"))
     config = base / "handoffd.yaml"
@@ -337,7 +342,7 @@ def private_daemon(base: Path, settings: Mapping[str, Any]) -> Iterator[Client]:
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "handoffd", "run", "--config", str(config)],
-            stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=_own_environment(),
+            stdin=subprocess.DEVNULL, stdout=output, stderr=output, env={**_own_environment(), **environment},
             start_new_session=True,
         )  # fmt: skip
     client = Client(runtime / "control.sock")

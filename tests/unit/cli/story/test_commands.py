@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from handoffd.cli.story.commands import copy_project, own_settings, sandbox_here, skip_tests
+from handoffd.cli.story.copies import copy_project, own_settings, sandbox_here, skip_tests
 from handoffd.doctor.machine import SandboxFacts
 from handoffd.errors import HandoffdError, StoreError
 from handoffd.rehearsal.sample import create
