@@ -1,6 +1,7 @@
 """Kills the daemon, launchers and shims at named and at random instants, and checks what is left.
 
     python -m tests.chaos [--rounds 1000] [--seed 1] [--daemons 3] [--json]
+    python -m tests.chaos --flows [--rounds 60] [--seed 1]
 
 Each daemon has a house: a state directory with small projects, whose stories follow seeded scripts.
 It is killed again and again, then everything may end, and the whole is checked; then comes the next
@@ -27,6 +28,8 @@ from statistics import median
 from tests.chaos.clones import FLAVOURS, Flavour
 from tests.chaos.crowd import raided
 from tests.chaos.driver import Campaign
+from tests.chaos.flows.campaign import play_all
+from tests.chaos.flows.plays import PLAYS
 from tests.chaos.house import House, Zygote
 from tests.chaos.judging import judged
 from tests.chaos.kills import ALONE, OF_CLONES, Toll, plans
@@ -174,11 +177,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--clones", action="store_true", help="have all stories work in clones, and land them"
     )
     parser.add_argument("--beside", action="store_true", help="have stories of one project side by side")
+    parser.add_argument("--flows", action="store_true", help="play flows; --rounds is for each of them")
     parser.add_argument("--directory", help="where to work (the temporary folder)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     given = parser.parse_args(arguments)
     if given.beside:
         return _beside(given.directory, given.seed, given.rounds)
+    if given.flows:
+        with folder(given.directory) as base:
+            return play_all(base, PLAYS, given.seed, given.rounds)
     with folder(given.directory) as base:
         restart = restart_cost(base / "cost")
         shutil.rmtree(base / "cost")

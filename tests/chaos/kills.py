@@ -80,7 +80,12 @@ OF_STORIES: Sequence[Point] = (
     "before_taking_in", "after_taking_in",
 )  # fmt: skip
 """Only where several stories of a project are in flight at once."""
-ALONE: Sequence[Point] = tuple(point for point in POINTS if point not in OF_STORIES)
+OF_FLOWS: Sequence[Point] = (
+    "after_flow_commit", "before_task_opened", "after_task_opened", "before_task_end_taken",
+    "after_tree_kept", "before_tree_made", "before_tree_moved", "before_tree_followed", "after_tree_followed",
+)  # fmt: skip
+"""Only where a flow is played."""
+ALONE: Sequence[Point] = tuple(point for point in POINTS if point not in {*OF_STORIES, *OF_FLOWS})
 
 
 def plans(

@@ -32,16 +32,16 @@ _PR_SET_PDEATHSIG = 1
 _RENAMES = frozenset({"before_rename", "after_rename"})
 
 
-def die_at(point: str, nth: int, note: str) -> None:
+def die_at(point: str, nth: int, note: str, *, every_file: bool = False) -> None:
     """Have this process killed at the `nth` time that `point` is reached, `note` being written first.
 
-    Of the files that are replaced whole only STATE.json counts.
+    Of the files that are replaced whole only STATE.json counts, unless `every_file` shall.
     """
     left = nth
 
     def count(reached: str, subject: str) -> None:
         nonlocal left
-        if reached != point or (reached in _RENAMES and subject != STATE_FILE):
+        if reached != point or (reached in _RENAMES and subject != STATE_FILE and not every_file):
             return
         left -= 1
         if left == 0:
@@ -49,6 +49,16 @@ def die_at(point: str, nth: int, note: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     failpoints.arm(count)
+
+
+def count_to(log: str) -> None:
+    """Have a line written for each point that this process reaches."""
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+    def note(point: str, _: str) -> None:
+        os.write(file, f"{point}\n".encode())
+
+    failpoints.arm(note)
 
 
 def become_daemon(order: Mapping[str, Any]) -> NoReturn:
@@ -67,7 +77,12 @@ def become_daemon(order: Mapping[str, Any]) -> NoReturn:
         os.environ.clear()
         os.environ.update(order["environ"])
         if order.get("point"):
-            die_at(order["point"], order["nth"], order["note"])
+            every_file = bool(order.get("every_file"))
+            die_at(order["point"], order["nth"], order["note"], every_file=every_file)
+        elif order.get("count"):
+            count_to(order["count"])
+        if order.get("attended_by"):
+            import_module(order["attended_by"]).attend(order["script"])
         command(["run", "--config", order["config"]])
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
