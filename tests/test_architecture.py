@@ -55,7 +55,7 @@ EXCEPTIONS: Mapping[str, list[str]] = json.loads((ROOT / "tests/data/tree.json")
 FLOOR, CEILING, FUSED, FUNCTION_LINES = 60, 600, 500, 60
 """Lines of the shortest file and the longest, of two that should be one, of the longest function."""
 PACKAGE_FILES = range(3, 21)
-MOST_FILES = 340
+MOST_FILES = 390
 """Beside the `__init__` of the packages. A new subject gets a file, and an old one gives one up."""
 FLOORS, ARROWS = 7, 70
 WORDS = 2500

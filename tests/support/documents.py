@@ -21,10 +21,12 @@ from typing import Any, get_args
 from tests.support.api_documents import endpoints, problems
 from tests.support.chat_tables import intents
 from tests.support.compatibility import differences
+from tests.support.flow_screens import flow_screen
 from tests.support.markdown import plain, table
-from tests.support.pipeline_tables import parts, task, whole_file
+from tests.support.pipeline_tables import parts, programs, task, whole_file
 from tests.support.plays import examples
 from tests.support.settings_tables import daemon_settings, project_settings
+from tests.support.shipped_pipelines import blocks
 from tests.support.systemd_cases import cases
 
 from handoffd.api.http.endpoint import schemas_of
@@ -42,7 +44,7 @@ from handoffd.inspection.own_files import shipped_layers
 from handoffd.protocol.handoff import FrontMatter
 from handoffd.protocol.rule_merge import Layer
 from handoffd.protocol.rulebook import build_rulebook, sensitive_view
-from handoffd.protocol.rules import DONE, Rule, RuleBook
+from handoffd.protocol.rules import DONE, OF_FLOWS, Rule, RuleBook
 from handoffd.protocol.state import NEAR_STATUS, STEP_ALIASES, Reason, State, Status
 from handoffd.protocol.state import plain as json_of
 from handoffd.settings.paths import shared
@@ -197,7 +199,7 @@ def _rule_defaults() -> str:
 
 
 _BARE = "steps: {bare: {next_on_pass: done, next_on_fail: bare, step_instruction: {en: x}}}"
-_REQUIRED = {"`next_on_pass`", "`on_fail`", "`step_instruction`"}
+_REQUIRED = {f"`{name}`" for name in OF_FLOWS} | {"`next_on_pass`", "`on_fail`", "`step_instruction`"}
 
 
 # --- executors ----------------------------------------------------------------------------------------
@@ -223,11 +225,12 @@ def _executor_row(can: Capabilities) -> tuple[str, ...]:
 
 
 # --- the engine ---------------------------------------------------------------------------------------
-def _verbs() -> str:
+def _verbs(*, of_flows: bool = False) -> str:
     head = ("Verb", "Arguments", "Event", "Refused over TCP", "What it does")
     rows = [
         (f"`{spec.name}`", _arguments(spec), _event_of(spec), _GUARDS[spec.guard], spec.help)
         for spec in VERBS.values()
+        if spec.of_flow == of_flows
     ]
     return table(head, rows)
 
@@ -378,12 +381,16 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "pipelines": _pipelines,
     "pipeline-file": whole_file,
     "pipeline-task": task,
+    "kit": programs,
     **{name: partial(parts().__getitem__, name) for name in parts()},
+    **blocks(),
     "presets": _presets,
     "differences": differences,
     "rule-defaults": _rule_defaults,
     "executors": _executors,
     "verbs": _verbs,
+    "flow-show": flow_screen,
+    "flow-verbs": partial(_verbs, of_flows=True),
     "commands": _commands,
     "endpoints": endpoints,
     "intents": intents,

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tests.support.documents import documents, filled
 from tests.support.schemas import schemas
+from tests.support.shipped_pipelines import pictures
 
 from handoffd.api.http.application import described
 
@@ -36,6 +37,7 @@ def _openapi_text() -> str:
 GENERATED: dict[Path, Callable[[], str]] = {
     **{ROOT / "config" / "schema" / name: _schema_text(name) for name in schemas()},
     ROOT / "docs/reference/openapi.json": _openapi_text,
+    **pictures(),
     **{path: partial(_document_text, path) for path in documents()},
 }
 """Every generated file, with the function that makes its whole text."""

@@ -106,7 +106,8 @@ def _above(value: Any, low: float) -> list[str]:
 
 
 def _as_long_as(value: Any, least: int) -> list[str]:
-    return [f"{value!r} is too short"] if isinstance(value, str | list) and len(value) < least else []
+    short = isinstance(value, str | list | dict) and len(value) < least
+    return [f"{value!r} is too short"] if short else []
 
 
 def _no_longer_than(value: Any, most: int) -> list[str]:
@@ -135,6 +136,7 @@ _SIMPLE: Mapping[str, Any] = {
     "minLength": _as_long_as,
     "maxLength": _no_longer_than,
     "minItems": _as_long_as,
+    "minProperties": _as_long_as,
     "maxItems": _no_more_than,
     "pattern": _like,
     "required": lambda value, names: [

@@ -12,11 +12,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from handoffd.engine.flow.events import ReportEnd
 from handoffd.engine.track import TrackKey
 from handoffd.errors import NotFound, StoreError
 from handoffd.files.atomic import digest_of
 from handoffd.journal.codec import encode, readable
 from handoffd.journal.commit import fire_of
+from handoffd.journal.flows import first_id
 from handoffd.journal.log import (
     BaselineKept,
     FileTrusted,
@@ -33,14 +35,20 @@ from handoffd.journal.log import (
 from handoffd.journal.projects import checked_path
 from handoffd.journal.records import (
     Committed,
+    EndedFlow,
     Fire,
+    FlowRecord,
+    FlowResult,
     Origins,
     PendingEffect,
     Record,
     StoredEvent,
+    StoredFlow,
+    StoredNode,
     StoredProject,
     StoredSchedule,
     StoredTrack,
+    flow_key,
 )
 
 
@@ -51,6 +59,9 @@ class MemoryLog(Log):
         self.lines: list[str] = []
         self._events: list[StoredEvent] = []
         self._tracks: dict[TrackKey, StoredTrack] = {}
+        self._flows: dict[TrackKey, StoredFlow] = {}
+        self._ended: list[tuple[str, EndedFlow]] = []
+        self._past: list[tuple[TrackKey, StoredNode]] = []
         self._shown: set[tuple[TrackKey, str]] = set()
         self._orders: dict[int, PendingEffect] = {}
         self._ordered: set[tuple[str, int]] = set()
@@ -74,6 +85,8 @@ class MemoryLog(Log):
         match operation:
             case Record():
                 return self._recorded(operation)
+            case FlowRecord():
+                return self._flow_recorded(operation)
             case OrderDone():
                 self._order_done(operation)
             case ProjectAdded():
@@ -103,7 +116,7 @@ class MemoryLog(Log):
         state = record.track.state
         digest = None if record.state_text is None else digest_of(record.state_text)
         orders = [
-            PendingEffect(id=seq * 64 + place, key=record.key, seq=seq, at=record.at, effect=effect)
+            PendingEffect(id=self._first(seq) + place, key=record.key, seq=seq, at=record.at, effect=effect)
             for place, effect in enumerate(record.effects)
         ]
         self._events.append(
@@ -126,6 +139,48 @@ class MemoryLog(Log):
         if (fire := fire_of(record)) is not None:
             self._fired(fire)
         return Committed(seq=seq, effects=tuple(orders))
+
+    def _first(self, seq: int) -> int:
+        return first_id(seq, max((number for _, number in self._ordered), default=0))
+
+    def _flow_recorded(self, record: FlowRecord) -> Committed:
+        seq, key, before = len(self._events) + 1, record.key, self._flows.get(record.key)
+        orders = [
+            PendingEffect(id=self._first(seq) + place, key=key, seq=seq, at=record.at, effect=order)
+            for place, order in enumerate(record.orders)
+        ]
+        result = FlowResult(message=record.why, reasons=record.reasons)
+        self._events.append(
+            StoredEvent(
+                seq=seq, at=record.at, key=key, kind=record.event.kind, why=record.why, before=None,
+                after=None,
+                event=readable(encode(record.event)), result=readable(encode(result)),
+                orders=tuple(readable(encode(order)) for order in record.orders),
+            )
+        )  # fmt: skip
+        plans = {one.flow.plan: one.plan for one in self._flows.values()}
+        plan = record.plan or plans[record.after.plan]
+        self._flows[key] = StoredFlow(
+            key=key, flow=record.after, plan=plan, seq=seq, at=record.at,
+            story=record.story or (before.story if before else None),
+            started_at=before.started_at if before else record.at,
+        )  # fmt: skip
+        for order in record.orders:
+            if isinstance(order, ReportEnd):
+                self._flow_ended(self._flows[key], order)
+        self._past += [(key, StoredNode(node=node, seq=seq)) for node in record.past]
+        self._orders |= {order.id: order for order in orders}
+        self._ordered |= {(record.project, order.id) for order in orders}
+        return Committed(seq=seq, effects=tuple(orders))
+
+    def _flow_ended(self, stored: StoredFlow, report: ReportEnd) -> None:
+        started = next(one for one in self._events if one.key == stored.key)
+        assert stored.at is not None
+        ended = EndedFlow(
+            id=stored.flow.id, pipeline=stored.plan.name, story=stored.story, started_at=started.at,
+            ended_at=stored.at, how=report.how, counts=report.counts,
+        )  # fmt: skip
+        self._ended.append((stored.key.project, ended))
 
     def _order_done(self, done: OrderDone) -> None:
         if (done.project, done.id) not in self._ordered:
@@ -163,6 +218,25 @@ class MemoryLog(Log):
     async def pending_effects(self, root: str | None = None) -> tuple[PendingEffect, ...]:
         """Return the orders that are not done."""
         return tuple(one for one in self._orders.values() if root in {None, one.key.project})
+
+    async def flows(self, roots: Sequence[str] | None = None) -> tuple[StoredFlow, ...]:
+        """Return the open flows."""
+        found = [one for _, one in sorted(self._flows.items(), key=lambda pair: pair[0])]
+        mine = [one for one in found if roots is None or one.key.project in roots]
+        return tuple(one for one in mine if one.flow.ended is None)
+
+    async def flow(self, key: TrackKey) -> StoredFlow | None:
+        """Return one flow."""
+        return self._flows.get(key)
+
+    async def ended_flows(self, root: str, limit: int = 100) -> tuple[EndedFlow, ...]:
+        """Return the flows that have ended."""
+        mine = [one for project, one in self._ended if project == root]
+        return tuple(sorted(mine, key=lambda one: one.ended_at, reverse=True)[:limit])
+
+    async def past_nodes(self, root: str, flow: str) -> tuple[StoredNode, ...]:
+        """Return what is superseded."""
+        return tuple(one for key, one in self._past if key == flow_key(root, flow))
 
     async def projected_before(self, key: TrackKey, digest: str) -> bool:
         """Return whether a text was shown."""

@@ -7,6 +7,8 @@ from typing import Any, Final, get_args
 
 from tests.support.markdown import table
 
+from handoffd.cli.pipelines.kit import usage
+from handoffd.kit.programs import PROGRAMS
 from handoffd.protocol.pipelines.shapes import (
     DEFINITIONS,
     FILE,
@@ -30,6 +32,15 @@ _TYPES: Final = {"boolean": "`true`, `false`", "string": "text", "null": "nothin
 def whole_file() -> str:
     """Return the keys at the top of a file."""
     return _keys(FILE)
+
+
+def programs() -> str:
+    """Return the programs of the kit, with the words that each takes."""
+    rows = [
+        (f"`{usage(one).removeprefix('handoffd kit ')}`", f"{one.about} {one.more}")
+        for one in PROGRAMS.values()
+    ]
+    return table(("`handoffd kit …`", "What it does"), rows)
 
 
 def task() -> str:

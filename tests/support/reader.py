@@ -56,6 +56,22 @@ AT_SOME_NIGHT = {**PYTHON, "handoffd": WELL + f'[ "$1" = run ] || exec {PROGRAM}
 """Only the daemon is in another terminal."""
 
 
+AT_A_FLOW = {
+    **PYTHON,
+    "handoffd": WELL
+    + f"""case "$1 $2" in
+    "run ")  # in a second terminal
+        {RUN}
+        exec cat "$HOME/daemon.log" ;;
+    "flow show")  # the reader looks until nothing is at work
+        while {PROGRAM} "$@" --json | grep -q '"state": "working"'; do sleep 0.1; done ;;
+    esac
+    exec {PROGRAM} "$@"
+    """,
+}
+"""What is different for the reader of the tutorial about flows."""
+
+
 class Person:
     """A user with an empty home, and a shell in it."""
 
@@ -98,7 +114,11 @@ class Person:
 
 _DIFFERS = {
     r"\d{8}T\d{6}-[0-9a-f]{8}": "RUN",
+    r"\bpage-[0-9a-z]{4}\b": "FLOW",
+    r"/tmp/handoffd-rehearsal-\w+": "COPY",
     r"\b[0-9a-f]{7}\b": "COMMIT",
+    r"\b[0-9a-f]{12}…": "COMMIT…",
+    r"^ +(?=\d+\.\d s  )": "",
     r"socket=\S+": "SOCKET",
     r"(?<=by )\w+( on pts/\d+)?": "WHO",
     r"(?<=sandbox: ).+": "HOW",

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from handoffd.protocol.handoff import FrontMatter
 from handoffd.protocol.pipelines.schema import json_schema
 from handoffd.protocol.rule_merge import RULEBOOK
-from handoffd.protocol.rules import Language, RuleBook
+from handoffd.protocol.rules import OF_FLOWS, Language, RuleBook
 from handoffd.protocol.state import Reason, State
 from handoffd.settings.model import ProjectSettings, Settings
 
@@ -65,6 +65,10 @@ def _step_rules() -> Schema:
         del schema["properties"][of_the_settings]
     parts = schema["$defs"]
     rule: Schema = parts["Rule"]["properties"]
+    for of_flows in OF_FLOWS:
+        del rule[of_flows]
+    for unused in ("Delivery", "FieldRule", "Formula", "OutRule"):
+        del parts[unused]
     name: Schema = {"type": "string", "minLength": 1}
     optional_name: Schema = {"anyOf": [name, {"type": "null"}]}
     rule["next_on_fail"] = {

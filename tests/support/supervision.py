@@ -14,6 +14,8 @@ from handoffd.capacity.accounts import AccountView, Lifted
 from handoffd.capacity.slots import SlotsView
 from handoffd.engine.decision import Accepted, Dispatched, Result
 from handoffd.engine.events import Initialised, PromptTaken, Verb
+from handoffd.engine.flow.events import Verb as FlowVerb
+from handoffd.engine.flow.views import NewFlow
 from handoffd.engine.run import Caps, PostCheck, Usage
 from handoffd.engine.track import Ledger, Track
 from handoffd.engine.views import (
@@ -198,6 +200,9 @@ class MemorySupervision:
         self.line = SlotsView(closed=None, limits=(), waiting=(), waiting_in_all=0)
         self.lifted: list[tuple[str, str]] = []
         self.unlifted: tuple[str, ...] = ()
+        self.flow_verbs: list[tuple[str, str, FlowVerb]] = []
+        """What flows were given, each with project and id."""
+        self.wanted_flows: list[tuple[str, NewFlow]] = []
         self.where: Whereabouts | None = None
         self.without: tuple[str, ...] = ()
         self.put_away: dict[str, str] = {}
@@ -296,6 +301,15 @@ class MemorySupervision:
             raise NotFound(f"{account!r} is not limited", hint="handoffd limits")
         self.lifted.append((account, by))
         return Lifted(projects=tuple(self.projects), problems=self.unlifted)
+
+    async def start_flow(self, project: str, wanted: NewFlow, by: str, request: str | None) -> str:
+        """Keep what was wanted."""
+        self.wanted_flows.append((project, wanted))
+        return f"{wanted.pipeline}-ab12"
+
+    async def give_flow(self, project: str, flow: str, event: FlowVerb, request: str | None) -> None:
+        """Keep the verb."""
+        self.flow_verbs.append((project, flow, event))
 
     async def meant(self, project: str, verb: Verb, story: str | None) -> str | None:
         """Return that it is for the only track there is."""

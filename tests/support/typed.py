@@ -58,6 +58,8 @@ def _understood(line: str, words: list[str]) -> Typed:
 def _arguments(verb: str, params: Mapping[str, Any]) -> dict[str, Any]:
     if verb == "start":
         return _started(params)
+    if VERBS[verb].of_flow:  # the flow tells its project
+        return {name: value for name, value in params.items() if name != "as_json" and value}
     parameters = VERBS[verb].parameters
     needed = [parameter for parameter in parameters if parameter.required and not parameter.trailing]
     trailing = next((parameter for parameter in parameters if parameter.trailing), None)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 DOCS = Path(__file__).parents[2] / "docs"
 INSTALL, TUTORIAL = DOCS / "how-to/install.md", DOCS / "tutorials/first-night.md"
-PIPELINES = DOCS / "how-to/pipelines.md"
+PIPELINES, FLOW = DOCS / "how-to/pipelines.md", DOCS / "tutorials/first-flow.md"
 OWN_MACHINE, SERVER = "Your own machine", "A server, with an account for agents"
 
 _COMMAND = re.compile(r"^\$ (.*<<'END'.*\n(?:.*\n)*?END|.*)$", re.MULTILINE)
