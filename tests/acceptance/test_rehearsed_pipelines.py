@@ -5,14 +5,15 @@ from __future__ import annotations
 import io
 import json
 import subprocess
-import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 from tests.support.commands import assert_replayed
 from tests.support.daemon import QUICK, Daemon, Json, running
+from tests.support.eventually import eventually_sync
 
 from handoffd.cli.story.copies import played_by_us
 from handoffd.cli.story.flows import Answers, Flowline
@@ -125,6 +126,10 @@ def test_a_story_goes_beside_a_flow(house: Daemon, tmp_path: Path) -> None:
     house.wait_for(project, lambda track: bool(track["step"] == "review"))
 
 
+def _has_begun_more(daemon: Daemon, flow: str, starts: int) -> bool:
+    return bool(daemon.get("/v1/flow", flow=flow)["used"]["starts"] > starts)
+
+
 def test_a_flow_goes_on_where_a_killed_daemon_left_it(tmp_path: Path) -> None:
     """Killed three times while it works, it starts no attempt twice, and comes to the same end."""
     settings = {"executors": played_by_us({}), "schedule": {"poll_s": 0.5}}
@@ -132,8 +137,7 @@ def test_a_flow_goes_on_where_a_killed_daemon_left_it(tmp_path: Path) -> None:
         project = shop_at(tmp_path / "shop")
         line = begun(daemon, project, "team-brainstorm")
         for least in range(2, 8, 2):
-            while daemon.get("/v1/flow", flow=line.flow)["used"]["starts"] <= least:
-                time.sleep(0.02)
+            eventually_sync(partial(_has_begun_more, daemon, line.flow, least))
             daemon.kill()
             daemon.start()
 

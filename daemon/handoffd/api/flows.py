@@ -7,6 +7,7 @@ that.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -120,24 +121,24 @@ class FlowGiven(FlowInShort, frozen=True, kw_only=True, tag_field="type", tag="f
 
 
 # --- reads --------------------------------------------------------------------------------------------
-class FlowReads:
+class FlowReads(ABC):
     """The questions about flows, and the verbs for them: a part of `Reads`, which has the rest."""
 
     journal: Journal
     daemon: bool
     _supervision: Supervision
 
+    @abstractmethod
     def now(self) -> datetime:
         """Return the time."""
-        raise NotImplementedError
 
+    @abstractmethod
     def names(self) -> Names:
         """Return what each project is called, by root."""
-        raise NotImplementedError
 
+    @abstractmethod
     def root_of(self, project: str | None) -> str | None:
         """Return the root of a project; None for None. Raises NotFound."""
-        raise NotImplementedError
 
     def speaks(self) -> str:
         """Return the language of questions to people."""
