@@ -6,7 +6,7 @@ is that of its project, but for what only concerns a task.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -283,11 +283,6 @@ class TaskTracks:
         track.close()
         self.tracks.pop(number, None)
         return True
-
-    @property
-    def running(self) -> Iterator[TrackSupervisor]:
-        """The tracks with an attempt in flight."""
-        return (track for track in self.tracks.values() if track.track.ledger.dispatch is not None)
 
 
 def flow_of(key: TrackKey) -> str | None:

@@ -199,7 +199,7 @@ test $HANDOFFD_ATTEMPT = 2 || status=failing
             await flow.give(FlowPaused(by="me"))
         (tmp_path / "go").touch()
         async with living(here, root) as project:
-            await eventually(lambda: not [*only(project).tasks.running])
+            await eventually(lambda: all(one.track.ledger.dispatch is None for one in only(project).tracks))
             await anyio.sleep(0.4)
             assert 1 == len(lines(tmp_path / "ran"))
 
